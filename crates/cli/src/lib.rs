@@ -69,6 +69,8 @@ impl Command {
     /// None of what reads the files alone that it is given, nor of the one that tells what is wrong.
     fn keeps(&self) -> &'static [Kind] {
         match self {
+            // A shutdown must not be a power cut for them.
+            Self::Vm(command) if command.ends_vms() => &[],
             Self::Vm(_) => &[dirs::STATE, dirs::CONFIG, dirs::RUNTIME],
             // Root's VMs are of concern to a restart, and can be named to the others.
             Self::Reboot(_) | Self::Idle(_) | Self::Overhead(_) if geteuid().is_root() => {

@@ -18,7 +18,8 @@ impl Mount {
     /// A tmpfs on a new directory; `size` as of mount(8): `size=8m`.
     #[must_use]
     pub fn tmpfs(path: PathBuf, size: &str) -> Self {
-        Self::new(path, &["-t", "tmpfs", "-o", size, "tmpfs"])
+        let options = format!("{size},mode=755");
+        Self::new(path, &["-t", "tmpfs", "-o", &options, "tmpfs"])
     }
 
     /// An ext4 file system of so many bytes on a new directory, on a disk of that name with `.disk`.

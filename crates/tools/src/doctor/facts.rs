@@ -32,14 +32,10 @@ pub struct Facts {
     pub vmx: bool,
     /// Whether this machine is itself virtual.
     pub virtualised: bool,
-    /// A newer QEMU beside the system's that is used, and the system's that is not.
-    pub beside: Option<(PathBuf, Older)>,
-    /// Newer QEMUs that are not used because others can change them.
-    pub untrusted: Vec<PathBuf>,
+    /// QEMUs that are not used, and what this one does not resume.
+    pub others: Others,
     /// QEMU, or why there is none.
     pub qemu: Result<Capabilities, String>,
-    /// Suspended VMs that the QEMU which is installed does not resume, and why.
-    pub stranded: Vec<(String, String)>,
     /// Release of the running kernel.
     pub running: String,
     /// Releases that are installed, newest first.
@@ -71,6 +67,17 @@ pub struct Facts {
     pub guest: Option<GuestHardware>,
 }
 
+/// QEMUs beside the one that is used, and images of other ones.
+#[derive(Debug, Clone, Default)]
+pub struct Others {
+    /// A newer QEMU beside the system's that is used, and the system's that is not.
+    pub beside: Option<(PathBuf, Older)>,
+    /// Newer QEMUs that are not used because others can change them.
+    pub untrusted: Vec<PathBuf>,
+    /// Suspended VMs that the QEMU which is installed does not resume, and why.
+    pub stranded: Vec<(String, String)>,
+}
+
 /// Looks at the machine below `root` (`/` but for tests).
 #[must_use]
 pub fn gather(root: &Path, program: &str, kernel: Option<&str>) -> Facts {
@@ -97,13 +104,15 @@ pub fn gather(root: &Path, program: &str, kernel: Option<&str>) -> Facts {
     let here = StateDirs::here().ok().filter(|_| root == Path::new("/"));
     let vms = here.zip(cache.as_ref().ok());
     Facts {
-        stranded: vms.map_or_else(Vec::new, |(dirs, cache)| vm::stranded(&dirs, cache)),
         kvm: kvm(root, program, kernel),
         vmx: flags.contains("vmx") || flags.contains("svm"),
         virtualised: flags.contains("hypervisor"),
         qemu,
-        beside: chosen,
-        untrusted: beside::untrusted(qemu::USUAL),
+        others: Others {
+            beside: chosen,
+            untrusted: beside::untrusted(qemu::USUAL),
+            stranded: vms.map_or_else(Vec::new, |(dirs, cache)| vm::stranded(&dirs, cache)),
+        },
         running: installed::running(),
         without_modules: found
             .iter()

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use brisk_vm::hardware::GuestHardware;
 use brisk_vm::qemu::cmdline::CommandLine;
 
+use super::facts::Others;
 use super::*;
 use crate::crypto::Machine;
 use crate::lint::{Kvm, Severity};
@@ -15,9 +16,7 @@ fn good() -> Facts {
         vmx: true,
         virtualised: false,
         qemu: Err("not asked".into()),
-        beside: None,
-        untrusted: Vec::new(),
-        stranded: Vec::new(),
+        others: Others::default(),
         running: "6.12".into(),
         kernels: vec!["6.12".into()],
         without_modules: BTreeSet::new(),

@@ -313,7 +313,7 @@ pub(super) fn open(
     let chain = std::iter::successors(Some(&image), |image| image.parent());
     running.images = chain.map(|image| image.header().id).collect();
     complete_chains(&mut running, path)?;
-    check(paths, &image, &mut running, path, (how, cache))?;
+    check(paths, &image, &mut running, how, cache)?;
     accepted_are_disks(&image, &how.accepted_disks)?;
     // Again when the guest is about to run: it takes long to load memory.
     disks_are_as_noted(&image, &how.accepted_disks)?;
@@ -437,12 +437,12 @@ fn check(
     paths: &VmPaths,
     image: &Image,
     running: &mut Running,
-    path: &Path,
-    (how, cache): (&How, &Cache),
+    how: &How,
+    cache: &Cache,
 ) -> Result<(), Error> {
     let unlike = |reason: String| {
         Err(Error::Unlike {
-            path: path.to_owned(),
+            path: image.path().to_owned(),
             reason,
         })
     };

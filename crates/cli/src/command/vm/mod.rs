@@ -48,6 +48,17 @@ enum Command {
     Autostop(auto::AutostopArgs),
 }
 
+impl Args {
+    /// Whether it ends VMs, which must be possible wherever their files are.
+    #[must_use]
+    pub const fn ends_vms(&self) -> bool {
+        matches!(
+            self.command,
+            Command::Stop(_) | Command::Kill(_) | Command::Autostop(_)
+        )
+    }
+}
+
 /// Runs a command of `brisk vm`; the result is the exit status.
 ///
 /// # Errors

@@ -88,7 +88,7 @@ fn missing(facts: &Facts, findings: &mut Findings) {
 }
 
 fn beside(facts: &Facts, findings: &mut Findings) {
-    if let (Ok(capabilities), Some((path, older))) = (&facts.qemu, &facts.beside) {
+    if let (Ok(capabilities), Some((path, older))) = (&facts.qemu, &facts.others.beside) {
         findings.add(
             Severity::Note,
             format!(
@@ -105,7 +105,7 @@ fn untrusted(facts: &Facts, findings: &mut Findings) {
     if facts.qemu.is_err() {
         return;
     }
-    for path in &facts.untrusted {
+    for path in &facts.others.untrusted {
         findings.add(
             Severity::Note,
             format!(
@@ -118,7 +118,7 @@ fn untrusted(facts: &Facts, findings: &mut Findings) {
 }
 
 fn stranded(facts: &Facts, findings: &mut Findings) {
-    for (name, reason) in &facts.stranded {
+    for (name, reason) in &facts.others.stranded {
         findings.add(
             Severity::Impossible,
             format!("the image of VM {name} is not resumed: {reason}"),
