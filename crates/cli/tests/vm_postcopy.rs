@@ -290,11 +290,9 @@ fn a_guest_stands_still_while_its_image_cannot_be_read() {
         let list = machine.ok(&["list"]);
         (list.contains("paused") || list.contains("busy")).then_some(())
     });
-    // Which memory, of which file, and what to do.
-    let info = until("info says why", || {
-        let info = machine.ok(&["info", machine.name]);
-        info.contains("# reason: ").then_some(info)
-    });
+    let reason =
+        || Some(machine.ok(&["info", machine.name])).filter(|it| it.contains("# reason: "));
+    let info = until("info says why", reason);
     let place = format!(
         ": {} is damaged; write a good copy",
         machine.image(".resumed").display()
