@@ -252,7 +252,7 @@ fn claims_work_where_a_rename_has_no_flags() {
             Claim::take(&path).unwrap().release().unwrap();
             fs::write(fixture.path("db1.brisk.resuming"), "another").unwrap();
             let taken = Claim::take(&path);
-            assert!(matches!(taken, Err(Error::Exists { .. })), "{taken:?}");
+            assert!(matches!(taken, Err(Error::InTheWay { .. })), "{taken:?}");
             fs::remove_file(fixture.path("db1.brisk.resuming")).unwrap();
             let mut claim = Claim::take(&path).unwrap();
             claim.start().unwrap();

@@ -75,7 +75,7 @@ fn an_old_qemu_is_faulty_where_it_emulates() {
     let with = |version: (u32, u32), kvm| {
         let capabilities = serde_json::json!({
             "version": version, "package": "X", "machines": ["microvm"], "devices": [],
-            "qboot": "/qboot.rom", "identities": [],
+            "aliases": {}, "qboot": "/qboot.rom", "identities": [],
         });
         texts(&Facts {
             qemu: Ok(serde_json::from_value(capabilities).unwrap()),
