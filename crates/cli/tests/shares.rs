@@ -85,7 +85,7 @@ fn tried(directory: &Path, option: &str) -> String {
 fn a_guest_leaves_no_set_id_bits_and_no_devices() {
     let home = tempdir().unwrap();
     assert_eq!(tried(home.path(), ""), "usual\n");
-    // Who writes to a file that had the bit takes it away.
+    // A write to a file that had the bit clears it.
     assert_eq!(rights(home.path()), [""; 0]);
     assert_eq!(fs::metadata(home.path().join("a")).unwrap().uid(), 5);
 }

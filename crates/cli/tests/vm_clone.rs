@@ -266,7 +266,7 @@ fn later() {
     assert_eq!(all.output("a", "test -e /srv/file || echo none"), "none\n");
 }
 
-/// What is there of a VM whose definition is away is neither taken over nor removed.
+/// Files of a VM whose definition is away are neither taken over nor removed.
 fn away() {
     let all = machines();
     all.boot("a", &["--compression", "lz4"]);

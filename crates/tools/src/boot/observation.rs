@@ -68,7 +68,7 @@ pub struct Observation {
     pub log: String,
 }
 
-/// Most of QEMU's events that are kept: a boot has less than a hundred, and some of them a guest can
+/// Most QEMU events that are kept: a boot has less than a hundred, and some of them a guest can
 /// cause without end.
 const MOST_EVENTS: usize = 4096;
 
@@ -94,7 +94,7 @@ impl Observation {
         }
     }
 
-    /// Adds an event of QEMU's, if there are not too many of them.
+    /// Adds a QEMU event, if there are not too many of them.
     pub(super) fn add_event(&mut self, at: u64, name: String) {
         if self.qmp.len() < MOST_EVENTS {
             self.qmp.push(TimedEvent { at, name });

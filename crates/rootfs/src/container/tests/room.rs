@@ -85,7 +85,7 @@ fn a_layer_that_is_listed_again_and_again_counts_each_time() {
         let found = oci(&directory, &layers);
         match take_limited(&found, &home.path().join("cache"), limits) {
             Ok(_) => assert!(fits),
-            Err(fault) => assert!(!fits, "{fault:?}"),
+            Err(fault) => assert!(!fits && matches!(fault, Fault::TooMuch { .. }), "{fault:?}"),
         }
     }
 }
@@ -126,4 +126,23 @@ fn pipes_and_devices_in_a_layout_are_refused() {
         fs::write(&part, whole).unwrap();
     }
     let _ = take(&found, &home.path().join("cache")).unwrap();
+}
+
+#[test]
+fn the_files_of_equal_layers_count_each_time() {
+    let bytes = layer(&[Member::File("zeros".into(), vec![0; 1 << 20])]);
+    let home = tempfile::tempdir().unwrap();
+    let limits = Limits {
+        content: 8 << 20,
+        ..Limits::default()
+    };
+    for (times, fits) in [(7, true), (9, false)] {
+        let directory = home.path().join(times.to_string());
+        let found = oci(&directory, &vec![bytes.clone(); times]);
+        let taken = take_limited(&found, &home.path().join("cache"), limits);
+        match taken {
+            Ok(_) => assert!(fits),
+            Err(fault) => assert!(!fits && matches!(fault, Fault::TooMuch { .. }), "{fault:?}"),
+        }
+    }
 }

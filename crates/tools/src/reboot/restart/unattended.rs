@@ -25,7 +25,7 @@ const LONGEST: u64 = 4 << 20;
 /// Why nothing would stop the watchdog after a restart.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Unattended {
-    /// A service of brisk's would not run.
+    /// A brisk service would not run.
     Service(String),
     /// The root is not known to be the one that runs, which has these services.
     Root(String),
