@@ -241,7 +241,8 @@ mod tests {
         };
         assert_eq!(spelled("kernel"), "-k, --kernel <PATH|VERSION>");
         assert_eq!(spelled("timing"), "--timing[=<FILE>]");
-        assert_eq!(spelled("rw"), "--rw");
+        assert_eq!(spelled("rw"), "--rw[=<BOOL|suid>]");
+        assert_eq!(spelled("dry_run"), "--dry-run");
         assert_eq!(spelled("command"), "CMD");
     }
 }

@@ -134,28 +134,28 @@ impl Source {
         })
     }
 
-    /// A source of the user's: its top directory, or an archive.
+    /// A source of the user's: its top directory, or an archive. `interrupt` ends the copy, and
+    /// must outlive the result: a signal that ends the process would leave the copy.
     ///
     /// # Errors
     /// If it is no kernel, was built in, or cannot be read or copied to `TMPDIR`.
-    pub fn at(path: &Path) -> Result<Self, KitError> {
+    pub fn at(path: &Path, interrupt: &Interrupt) -> Result<Self, KitError> {
         let failed = |error| KitError::Io {
             path: path.to_owned(),
             source: error,
         };
         let mut file = NamedTempFile::with_prefix("brisk-kernel-").map_err(failed)?;
-        let interrupt = Interrupt::by_signals().map_err(KitError::Signals)?;
         let is_directory = fs::metadata(path).map_err(failed)?.is_dir();
         if is_directory {
             check(path, path)?;
-            pack(path, path, file.as_file_mut(), &interrupt)?;
+            pack(path, path, file.as_file_mut(), interrupt)?;
         } else {
-            repack(path, &[], file.as_file_mut(), &interrupt)?;
+            repack(path, &[], file.as_file_mut(), interrupt)?;
         }
         let hash = match is_directory {
-            true => content_hash(file.as_file_mut(), &interrupt),
+            true => content_hash(file.as_file_mut(), interrupt),
             // An archive that is packed again has the time of now.
-            false => File::open(path).and_then(|mut file| content_hash(&mut file, &interrupt)),
+            false => File::open(path).and_then(|mut file| content_hash(&mut file, interrupt)),
         };
         let hash = hash.map_err(|error| match interrupt.signal() {
             Some(signal) => KitError::Interrupted(signal),
@@ -412,12 +412,13 @@ mod tests {
     #[test]
     fn a_directory_is_a_kernel_that_is_clean_or_refused() {
         let dir = tempfile::tempdir().unwrap();
-        let refused = Source::at(dir.path()).unwrap_err();
+        let interrupt = Interrupt::new().unwrap();
+        let refused = Source::at(dir.path(), &interrupt).unwrap_err();
         assert!(matches!(refused, KitError::NoKernel(_)), "{refused}");
         for name in ["Kconfig", "Makefile"] {
             fs::write(dir.path().join(name), name).unwrap();
         }
-        let source = Source::at(dir.path()).unwrap();
+        let source = Source::at(dir.path(), &interrupt).unwrap();
         let mut archive = tar::Archive::new(File::open(&source.archive).unwrap());
         let paths = archive.entries().unwrap();
         let mut paths: Vec<_> = paths
@@ -429,7 +430,7 @@ mod tests {
         drop(source);
         assert!(!path.exists());
         fs::write(dir.path().join(".config"), "").unwrap();
-        let refused = Source::at(dir.path()).unwrap_err();
+        let refused = Source::at(dir.path(), &interrupt).unwrap_err();
         assert!(matches!(refused, KitError::Built(_)), "{refused}");
     }
 }

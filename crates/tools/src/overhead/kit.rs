@@ -238,6 +238,8 @@ fn make(source: &Path, gcc: &Program, file: &mut File) -> Result<Vec<(String, u6
     for (name, package) in NEEDS {
         program(name, package)?;
     }
+    // The tree is removed, whatever ends this.
+    let interrupt = Interrupt::by_signals().map_err(KitError::Signals)?;
     let place = tempfile::Builder::new()
         .prefix("brisk-kit-")
         .tempdir()
@@ -249,8 +251,6 @@ fn make(source: &Path, gcc: &Program, file: &mut File) -> Result<Vec<(String, u6
         .arg("-xf")
         .arg(source);
     let unpack = unpack.arg("-C").arg(&tree);
-    // The tree is removed, whatever ends this.
-    let interrupt = Interrupt::by_signals().map_err(KitError::Signals)?;
     let run = |program: &Program| {
         output(program, &interrupt).map_err(|error| match error {
             NoOutput::Failed(error) => failed(error),

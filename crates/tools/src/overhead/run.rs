@@ -2,7 +2,6 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::io;
 
 use brisk_measure::{CompareOptions, Report, ReportError, Sample, Unit};
 
@@ -50,9 +49,6 @@ pub enum OverheadError {
         /// What it has now.
         now: String,
     },
-    /// The system does not let brisk wait for signals.
-    #[error("cannot wait for signals")]
-    Signals(#[source] io::Error),
     /// The report cannot be saved.
     #[error(transparent)]
     Save(#[from] ReportError),
@@ -121,16 +117,16 @@ pub fn run(
     sides: &[Side],
     workload: &Workload,
     options: &Options,
+    interrupt: &Interrupt,
     saved: &mut Saved<'_>,
     step: &mut dyn FnMut(Step<'_>),
 ) -> Result<(), OverheadError> {
-    let interrupt = Interrupt::by_signals().map_err(OverheadError::Signals)?;
     let plan = plan(sides, options);
     let mut bench = Bench {
         slots: sides.iter().cloned().map(Slot::new).collect(),
         workload,
         options,
-        interrupt: &interrupt,
+        interrupt,
         proofs: BTreeMap::new(),
         facts: Facts::new(),
     };
@@ -149,7 +145,7 @@ pub fn run(
     }
     let prepared = prepared.and_then(|()| bench.explain(saved.report, step));
     let ended = prepared.and_then(|()| {
-        let experiment = Experiment::new(&plan, &interrupt);
+        let experiment = Experiment::new(&plan, interrupt);
         let is_enough = |record: &Record<'_>| {
             options
                 .precision

@@ -171,7 +171,7 @@ pub(super) fn measure(
         "--explain adds up the time of one processor, and --cpus names {}: name one",
         options.cpus.len()
     );
-    let workload = match args.workload.workload(options.cpus.len(), ui) {
+    let (workload, interrupt) = match args.workload.workload(options.cpus.len(), ui) {
         Ok(workload) => workload,
         Err(error) => return interrupted(error, ui),
     };
@@ -205,9 +205,16 @@ pub(super) fn measure(
     let bar = ui.bar(steps, "starting the targets");
     let mut left = None;
     let mut saved = Saved::new(&mut report, &file);
-    let measured = overhead::run(sides, &workload, &options, &mut saved, &mut |step| {
-        progress(&bar, &mut left, &step);
-    });
+    let measured = overhead::run(
+        sides,
+        &workload,
+        &options,
+        &interrupt,
+        &mut saved,
+        &mut |step| {
+            progress(&bar, &mut left, &step);
+        },
+    );
     drop(bar);
     report.notes.extend(left_out);
     let judged = judge(&report, &names);

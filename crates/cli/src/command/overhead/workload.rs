@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use brisk_host::files;
+use brisk_tools::interrupt::Interrupt;
 use brisk_tools::overhead::{self, Config, FLAGS, Kernel, Source, TINY, UNITS, Workload};
 use brisk_vm::cache::Cache;
 use clap::ValueEnum;
@@ -76,21 +77,29 @@ impl WorkloadArgs {
     }
 
     /// Makes the workload for so many processors; what is to be compiled if the cache has none.
+    /// The signals are watched for as long as the workload may have files to remove.
     ///
     /// # Errors
     /// If options do not fit the workload, or units cannot be made.
-    pub(super) fn workload(&self, processors: usize, ui: &Ui) -> anyhow::Result<Workload> {
-        match (self.workload, &self.command) {
-            (Kind::Command, Some(command)) => Ok(Workload::Command {
+    pub(super) fn workload(
+        &self,
+        processors: usize,
+        ui: &Ui,
+    ) -> anyhow::Result<(Workload, Interrupt)> {
+        let workload = match (self.workload, &self.command) {
+            (Kind::Command, Some(command)) => Workload::Command {
                 command: command.clone(),
                 check: self.check.clone(),
-            }),
+            },
             (Kind::Command, None) => bail!("--workload command needs --command"),
             (_, Some(_)) => bail!("--command is for --workload command"),
-            (Kind::Kernel, None) => self.kernel(processors, ui).map(Workload::Kernel),
-            (Kind::Probe, None) => Ok(Workload::Probe {
+            (Kind::Kernel, None) => {
+                let (kernel, interrupt) = self.kernel(processors, ui)?;
+                return Ok((Workload::Kernel(kernel), interrupt));
+            }
+            (Kind::Probe, None) => Workload::Probe {
                 time: self.probe_time,
-            }),
+            },
             (Kind::Compile, None) => {
                 if !(1..=UNITS.len()).contains(&self.units) {
                     bail!("--units {}: there are 1 to {}", self.units, UNITS.len());
@@ -99,12 +108,13 @@ impl WorkloadArgs {
                 let mut progress = |text: &str| ui.note(text);
                 let kit = overhead::kit(&Cache::open()?, self.units, &mut progress)?;
                 drop(spinner);
-                Ok(Workload::Compile(kit))
+                Workload::Compile(kit)
             }
-        }
+        };
+        Ok((workload, watch()?))
     }
 
-    fn kernel(&self, processors: usize, ui: &Ui) -> anyhow::Result<Kernel> {
+    fn kernel(&self, processors: usize, ui: &Ui) -> anyhow::Result<(Kernel, Interrupt)> {
         let named = &self.config;
         let is_target = named.ends_with("config") && !named.contains(['/', '.']);
         let config = if is_target {
@@ -116,21 +126,30 @@ impl WorkloadArgs {
             Config::Text(content)
         };
         let spinner = ui.spinner("looking for the kernel to compile");
-        let source = match &self.tree {
-            Some(path) => Source::at(path)?,
+        let (source, interrupt) = match &self.tree {
+            Some(path) => {
+                let interrupt = watch()?;
+                (Source::at(path, &interrupt)?, interrupt)
+            }
             None => {
                 let mut progress = |text: &str| ui.note(text);
-                Source::of_debian(&Cache::open()?, named == TINY, &mut progress)?
+                let source = Source::of_debian(&Cache::open()?, named == TINY, &mut progress)?;
+                (source, watch()?)
             }
         };
         drop(spinner);
-        Ok(Kernel {
+        let kernel = Kernel {
             source,
             config,
             jobs: self.jobs.map_or(processors, usize::from),
             goal: self.make_target.clone(),
-        })
+        };
+        Ok((kernel, interrupt))
     }
+}
+
+fn watch() -> anyhow::Result<Interrupt> {
+    Interrupt::by_signals().context("cannot watch for signals")
 }
 
 /// Facts that describe the workload, by name.
