@@ -10,11 +10,12 @@ use brisk_testkit::{Machines, Mount, Signal, Taken, brisk_of, qemu_is_before, tr
 use libtest_mimic::Arguments;
 
 fn main() {
-    let tests: [(&str, fn()); 11] = [
+    let tests: [(&str, fn()); 12] = [
         ("a_full_disk_keeps_no_machine_from_its_end", full),
         ("a_read_only_disk_keeps_no_machine_from_its_end", read_only),
         ("a_terminal_that_takes_nothing_stops_no_guest", stuck),
         ("a_key_that_is_lost_is_not_made_anew", lost_key),
+        ("a_state_directory_that_is_not_mounted", not_mounted),
         ("the_disks_of_a_resume_that_was_cut_off", cut_off),
         ("an_image_that_cannot_be_noted", not_noted),
         ("other_files_beside_definitions", other_files),
@@ -114,6 +115,38 @@ fn read_only() {
     // Nothing can be started there, and that is said.
     all.refuses(&["start", "stop"], &["Read-only file system"]);
     assert_eq!(all.count(), 0);
+}
+
+/// A suspended VM is not booted anew where its state directory is missing.
+fn not_mounted() {
+    let all = machines();
+    all.boot("a", &["--autoboot"]);
+    let _ = all.output("a", "echo mine > /run/file");
+    let _ = all.does(&["suspend", "a"]);
+    let (state, away) = (all.dir().join("state"), all.dir().join("away"));
+    fs::rename(&state, &away).unwrap();
+    assert_eq!(all.doing("a"), "image missing");
+    let why = ["its state directory", "is missing", "mount its file system"];
+    for words in [&["start", "a"][..], &["resume", "a"], &["rm", "a"]] {
+        all.refuses(words, &why);
+    }
+    let _ = all.vm(&["autostart"]).exits(125).explains(&why);
+    assert!(!state.join("vm").exists());
+    assert_eq!(all.count(), 0);
+    // It is mounted.
+    let _ = fs::remove_dir_all(&state);
+    fs::rename(&away, &state).unwrap();
+    let _ = all.does(&["resume", "a"]);
+    assert_eq!(all.output("a", "cat /run/file"), "mine\n");
+    let _ = all.does(&["stop", "a"]);
+    // Then it is not suspended, and starts where nothing of it is left.
+    fs::remove_dir_all(&state).unwrap();
+    let _ = all.does(&["start", "a"]);
+    let _ = all.does(&["suspend", "a"]);
+    fs::remove_dir_all(&state).unwrap();
+    let _ = all.does(&["discard", "a"]);
+    assert_eq!(all.doing("a"), "off");
+    let _ = all.does(&["start", "a"]);
 }
 
 /// Ctrl-S, a stalled connection, a pager: the guest does not wait for who looks on.

@@ -228,6 +228,18 @@ impl Error {
         Self::state(name, what, hint)
     }
 
+    /// The VM is suspended, and its state directory is missing.
+    pub(super) fn away(name: &str, image: &Path, state: &Path) -> Self {
+        let what = format!(
+            "is suspended to {}, and its state directory {} is missing",
+            image.display(),
+            state.display()
+        );
+        let hint = "mount its file system, or put it back from a backup; brisk vm discard forgets the \
+                    suspended guest";
+        Self::state(name, what, hint)
+    }
+
     /// The VM is suspended, and another image than its own was found.
     pub(super) fn replaced(name: &str, image: &Path, other: &Path) -> Self {
         let what = format!(

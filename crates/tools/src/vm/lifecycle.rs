@@ -406,6 +406,7 @@ fn kill_locked(paths: &VmPaths) -> Result<(), Error> {
 /// # Errors
 /// If it is not suspended, or the image may be another VM's.
 pub fn discard(paths: &VmPaths) -> Result<(), Error> {
+    suspend_record::put_back(paths)?;
     let _lock = paths.lock("discard")?;
     note_end(paths);
     let now = condition(paths)?;

@@ -12,6 +12,7 @@ use rustix::io::Errno;
 
 use super::error::{Error, file};
 use super::paths::{VmPaths, make_dir};
+use super::suspend_record;
 
 /// Lock of the command that works on a VM.
 #[derive(Debug)]
@@ -30,6 +31,7 @@ impl VmPaths {
                 name: self.name.clone(),
             });
         }
+        suspend_record::check_away(self)?;
         make_dir(&self.state(), 0o700)?;
         let path = self.state().join("lock");
         let mut opened = open_lock(&path).map_err(file("open", &path))?;

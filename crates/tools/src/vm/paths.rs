@@ -230,6 +230,12 @@ impl VmPaths {
         self.state().join("suspended")
     }
 
+    /// Path of the copy of the suspend record that is beside the definition, for when the state
+    /// directory is not mounted.
+    pub(super) fn suspended_copy(&self) -> PathBuf {
+        self.dirs.config.join(format!("{}.suspended", self.name))
+    }
+
     /// Path of the record of what memory that was kept in RAM is since a resume that was refused.
     pub(super) fn kept_again(&self) -> PathBuf {
         self.state().join("kept-memory")

@@ -32,6 +32,7 @@ impl VmPaths {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
             other => other.map_err(file("remove", &path))?,
         }
+        let _ = fs::remove_file(self.suspended_copy());
         let state = self.state();
         fs::remove_dir_all(&state).map_err(file("remove", &state))
     }

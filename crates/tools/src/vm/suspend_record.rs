@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::definition::Definition;
 use super::error::{Error, file};
-use super::paths::VmPaths;
+use super::paths::{VmPaths, make_dir};
 use super::running::Running;
 use super::unlock::host_keys;
 use crate::reservation::Reserved;
@@ -68,7 +68,11 @@ impl SuspendRecord {
             Self::of(definition, image, id, disks).prepare(paths)?;
         }
         let placed = fs::rename(&from, &to).and_then(|()| files::sync_directory(&paths.state()));
-        placed.map_err(file("write", &to))
+        placed.map_err(file("write", &to))?;
+        // Where definitions cannot be written, only a missing state directory goes unnoticed.
+        let _ = fs::read(&to)
+            .and_then(|text| files::replace(&paths.suspended_copy(), &text, Durability::Atomic));
+        Ok(())
     }
 
     /// Removes what [`Self::prepare`] wrote: the VM goes on.
@@ -79,7 +83,10 @@ impl SuspendRecord {
 
     /// The record, if it is of this VM and not of an earlier one of its name.
     pub(super) fn read(paths: &VmPaths) -> Option<Self> {
-        Self::read_at(paths, &paths.suspended())
+        match is_away(paths) {
+            true => Self::read_at(paths, &paths.suspended_copy()),
+            false => Self::read_at(paths, &paths.suspended()),
+        }
     }
 
     fn read_at(paths: &VmPaths, path: &Path) -> Option<Self> {
@@ -148,11 +155,42 @@ impl SuspendRecord {
     /// image would be missed.
     pub(super) fn remove(paths: &VmPaths) {
         Self::forget_prepared(paths);
+        let _ = fs::remove_file(paths.suspended_copy());
         if fs::remove_file(paths.suspended()).is_ok() {
             // It is gone all the same as long as this host runs.
             let _ = files::sync_directory(&paths.state());
         }
     }
+}
+
+/// Whether there is nothing of a VM but its definition, and possibly the copy of its suspend record:
+/// the state directory is not mounted, was removed, or has never been made.
+fn is_away(paths: &VmPaths) -> bool {
+    let is_there = |path: PathBuf| path.symlink_metadata().is_ok();
+    !is_there(paths.state()) && !is_there(paths.runtime())
+}
+
+/// Checks that a VM's state directory may be made: a new one would hide that the VM is suspended.
+///
+/// # Errors
+/// If the copy of its record says that it is suspended.
+pub(super) fn check_away(paths: &VmPaths) -> Result<(), Error> {
+    match SuspendRecord::read(paths) {
+        Some(noted) if is_away(paths) => {
+            Err(Error::away(&paths.name, &noted.image, &paths.state()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Makes the state directory of a VM, with the copy of the record as record, so that the suspend can
+/// be forgotten.
+pub(super) fn put_back(paths: &VmPaths) -> Result<(), Error> {
+    if let Some(noted) = SuspendRecord::read(paths).filter(|_| is_away(paths)) {
+        make_dir(&paths.state(), 0o700)?;
+        noted.put(&paths.suspended())?;
+    }
+    Ok(())
 }
 
 /// Where a record is until its image is there.
