@@ -97,15 +97,56 @@ impl Text {
     }
 }
 
+/// Programs that take a command as one word.
+const LAUNCHERS: [&str; 20] = [
+    "sh",
+    "bash",
+    "dash",
+    "ash",
+    "ksh",
+    "zsh",
+    "eval",
+    "ssh",
+    "su",
+    "runuser",
+    "tmux",
+    "screen",
+    "script",
+    "watch",
+    "xterm",
+    "konsole",
+    "setsid",
+    "daemonize",
+    "flock",
+    "byobu",
+];
+/// Commands within words of commands, at most: `ssh host "tmux new 'sh -c …'"`.
+const NESTED: u32 = 4;
+
 /// The first command of QEMU in a script.
 fn command_line(script: &str) -> Result<Option<Vec<OsString>>, NoGuest> {
-    let joined = script.replace("\\\r\n", " ").replace("\\\n", " ");
-    for line in joined.lines() {
-        for command in commands(line) {
+    command_line_within(script, NESTED)
+}
+
+fn command_line_within(script: &str, nested: u32) -> Result<Option<Vec<OsString>>, NoGuest> {
+    for line in logical_lines(script) {
+        for command in commands(&line) {
             let Some(words) = shlex::split(&command.text) else {
                 continue;
             };
             let Some(start) = words.iter().position(|word| is_qemu(word)) else {
+                let launcher = words.iter().position(|word| is_launcher(word));
+                let within = launcher.map_or(&[][..], |launcher| &words[launcher + 1..]);
+                for word in within
+                    .iter()
+                    .filter(|word| word.contains(' ') && nested > 0)
+                {
+                    match command_line_within(word, nested - 1)? {
+                        Some(_) if command.is_expanded => return Err(NoGuest::Shell),
+                        Some(found) => return Ok(Some(found)),
+                        None => {}
+                    }
+                }
                 continue;
             };
             if command.is_expanded {
@@ -116,6 +157,28 @@ fn command_line(script: &str) -> Result<Option<Vec<OsString>>, NoGuest> {
         }
     }
     Ok(None)
+}
+
+/// The lines of a script. A backslash continues one, and so does a line of options below QEMU's, as
+/// mail and wikis wrap them.
+fn logical_lines(script: &str) -> Vec<String> {
+    let joined = script.replace("\\\r\n", " ").replace("\\\n", " ");
+    let mut lines: Vec<String> = Vec::new();
+    for line in joined.lines() {
+        let text = line.trim_start();
+        let is_option = text.strip_prefix('-').is_some_and(|rest| {
+            let rest = rest.trim_start_matches('-');
+            rest.starts_with(|c: char| c.is_ascii_lowercase())
+        });
+        match lines.last_mut() {
+            Some(last) if is_option && last.split_whitespace().any(is_qemu) => {
+                last.push(' ');
+                last.push_str(text);
+            }
+            _ => lines.push(line.to_owned()),
+        }
+    }
+    lines
 }
 
 /// A simple command of a shell, without redirections.
@@ -173,10 +236,16 @@ fn commands(line: &str) -> Vec<ShellCommand> {
     all
 }
 
+fn is_launcher(word: &str) -> bool {
+    let name = Path::new(word).file_name().and_then(OsStr::to_str);
+    name.is_some_and(|name| LAUNCHERS.contains(&name))
+}
+
 fn is_qemu(word: &str) -> bool {
     let name = Path::new(word).file_name().and_then(OsStr::to_str);
     let name = name.unwrap_or_default();
-    name.starts_with("qemu-system-") || matches!(name, "qemu-kvm" | "kvm")
+    let is_system = name.starts_with("qemu-system-") && !name.contains(char::is_whitespace);
+    is_system || matches!(name, "qemu-kvm" | "kvm")
 }
 
 #[cfg(test)]
@@ -221,6 +290,30 @@ mod tests {
                 "{unknown}"
             );
         }
+    }
+
+    #[test]
+    fn commands_are_found_within_words_and_on_wrapped_lines() {
+        let expected = ["kvm", "-m", "1", "-name", "a b"];
+        for script in [
+            "tmux new-session -d \"kvm -m 1 -name 'a b'\"",
+            "ssh root@host 'kvm -m 1 -name \"a b\"' | tee log",
+            "sudo su -c \"exec kvm -m 1 -name 'a b'\" user",
+            "ssh host \"tmux new 'kvm -m 1 -name \\\"a b\\\"'\"",
+            "kvm -m 1\n  -name 'a b'\n",
+            "kvm -m 1 \\\n\n-name 'a b'\n",
+        ] {
+            assert_eq!(words(script), expected, "{script}");
+        }
+        // Words about QEMU are no commands, and another program's options not QEMU's.
+        assert_eq!(command_line("echo 'kvm -m 1'").unwrap(), None);
+        assert_eq!(
+            command_line("pkill -f 'qemu-system-x86_64 -m 1'").unwrap(),
+            None
+        );
+        assert_eq!(words("kvm -m 1\necho\n-name a\n"), ["kvm", "-m", "1"]);
+        let inner = command_line("sh -c 'kvm -m $MEM'");
+        assert!(matches!(inner, Err(NoGuest::Shell)));
     }
 
     #[test]

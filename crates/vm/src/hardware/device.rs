@@ -157,7 +157,8 @@ pub(super) fn of_driver(driver: &str) -> (Class, &'static str) {
         "i6300esb" | "ib700" => (Class::Watchdog, ""),
         "ahci" | "ich9-ahci" | "pcie-root-port" | "pcie-pci-bridge" | "pci-bridge" | "pxb"
         | "pxb-pcie" | "ioh3420" | "i82801b11-bridge" | "x3130-upstream" | "xio3130-downstream"
-        | "isa-fdc" | "usb-ccid" => (Class::Controller, ""),
+        | "isa-fdc" => (Class::Controller, ""),
+        "usb-ccid" => (Class::Controller, "usb"),
         "rtl8139" | "ne2k_pci" | "ne2k_isa" | "pcnet" | "vmxnet3" | "tulip" | "igb" => {
             (Class::Network, "")
         }

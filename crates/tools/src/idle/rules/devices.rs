@@ -1,7 +1,7 @@
 //! Devices that keep QEMU awake.
 
 use brisk_vm::hardware::edit::{ArgumentChange, Path, XmlChange};
-use brisk_vm::hardware::{Backend, Class, Device, Form, Place};
+use brisk_vm::hardware::{Backend, Class, Device, Form, GuestHardware, Place};
 
 use super::subject::Subject;
 use crate::lint::{Applies, Edit, Findings, Fix, Rule, Severity};
@@ -117,23 +117,27 @@ fn is_in(form: Form, device: &Device, controller: &Device) -> bool {
 fn uhci(subject: &Subject, findings: &mut Findings) {
     let hardware = &subject.hardware;
     let controllers: Vec<_> = hardware.devices(Class::UsbController).collect();
-    let inputs: Vec<_> = hardware
-        .devices(Class::Input)
-        .filter(|input| input.bus == "usb")
+    let plugged = hardware
+        .devices
+        .iter()
+        .filter(|one| one.bus == "usb" && one.model != "usb-hub");
+    let slow: Vec<_> = plugged
+        .filter(|device| {
+            let mut of_it = controllers
+                .iter()
+                .filter(|one| is_in(hardware.form, device, one))
+                .peekable();
+            of_it.peek().is_some() && of_it.all(|one| has_frames(subject, one))
+        })
         .collect();
-    let Some(input) = inputs.iter().find(|input| {
-        let mut of_it = controllers
-            .iter()
-            .filter(|one| is_in(hardware.form, input, one))
-            .peekable();
-        of_it.peek().is_some() && of_it.all(|one| has_frames(subject, one))
-    }) else {
+    // One that is there only while a client hands it over counts least.
+    let Some(device) = slow.iter().min_by_key(|device| is_redirected(device)) else {
         // -usbdevice has a controller made where there is none.
         return;
     };
     let mut of_it = controllers
         .iter()
-        .filter(|one| is_in(hardware.form, input, one));
+        .filter(|one| is_in(hardware.form, device, one));
     let Some(first) = of_it.next() else {
         return;
     };
@@ -142,23 +146,43 @@ fn uhci(subject: &Subject, findings: &mut Findings) {
         Form::Xml => xhci_in_xml(subject, first, of_it.into_iter()),
         Form::Arguments | Form::Process => xhci_in_words(subject, first),
     };
-    let name = match &*input.model {
-        "" => "input device",
-        model => model,
+    let (severity, name) = named(device);
+    let note = match device.class {
+        Class::Input => "; or a virtio tablet, where the guest has a driver for it",
+        _ => "",
     };
     findings.at(
-        input.place.clone(),
-        Severity::High,
-        format!(
-            "a USB {} is in a UHCI controller",
-            name.trim_start_matches("usb-")
-        ),
-        if is_plain(hardware.form, first, controllers.len()) {
-            Fix::Edit(edit.note("; or a virtio tablet, where the guest has a driver for it"))
+        device.place.clone(),
+        severity,
+        format!("a USB {name} is in a UHCI controller"),
+        if subject.is_before_windows_8() {
+            Fix::Advice(
+                "plug it into an EHCI controller (ich9-ehci1 in XML, ich9-usb-ehci1 on a command \
+                 line); Windows before 8 has no driver for an xHCI controller"
+                    .into(),
+            )
+        } else if is_plain(hardware.form, first, controllers.len()) {
+            Fix::Edit(edit.note(note))
         } else {
             Fix::Advice("plug it into a qemu-xhci; this controller shares its slot, or has settings that a qemu-xhci does not have".into())
         },
     );
+}
+
+/// Whether a device is plugged in only while a client redirects one of its own.
+fn is_redirected(device: &Device) -> bool {
+    device.model == "usb-redir" || device.model == "spicevmc"
+}
+
+/// How bad a device in a UHCI controller is, and its name behind "a USB".
+fn named(device: &Device) -> (Severity, &str) {
+    match (device.class, &*device.model) {
+        _ if is_redirected(device) => (Severity::Low, "device that a client may redirect"),
+        (Class::HostDevice, _) => (Severity::High, "device of the host"),
+        (Class::Disk | Class::Cdrom, _) => (Severity::High, "drive"),
+        (_, "") => (Severity::High, "device"),
+        (_, model) => (Severity::High, model.trim_start_matches("usb-")),
+    }
 }
 
 /// Whether a controller can become one of another kind: it has no settings of its kind, and is not
@@ -213,15 +237,12 @@ fn xhci_in_words(subject: &Subject, first: &Device) -> Edit {
         let Some(word) = argument(&first.place) else {
             return edit;
         };
-        let mut edit = edit.exact(ArgumentChange::Set {
+        // It takes the slot of the other, so that no other device gets another one.
+        return edit.exact(ArgumentChange::Set {
             word,
             key: "driver",
             value: "qemu-xhci".into(),
         });
-        if first.properties.contains_key("addr") {
-            edit = edit.exact(ArgumentChange::Unset { word, key: "addr" });
-        }
-        return edit;
     }
     let Some(words) = first.place.words() else {
         return edit;
@@ -229,7 +250,10 @@ fn xhci_in_words(subject: &Subject, first: &Device) -> Edit {
     let mut plugged = hardware.devices.iter().filter(|one| one.bus == "usb");
     let earliest = plugged.clone().filter_map(|one| one.place.words());
     let earliest = earliest.map(|words| words.start).min();
-    let controller = || ["-device", "qemu-xhci"].map(str::to_owned).to_vec();
+    let Some(slot) = free_slot(hardware) else {
+        return edit;
+    };
+    let controller = || vec!["-device".to_owned(), format!("qemu-xhci,addr={slot:#x}")];
     // -usbdevice brings a controller along.
     let by_device = plugged.clone().find(|one| one.place == first.place);
     if let Some(device) = by_device {
@@ -263,6 +287,21 @@ fn xhci_in_words(subject: &Subject, first: &Device) -> Edit {
             }))
         })
         .unwrap_or_else(|| Edit::of(hardware))
+}
+
+/// A slot that no device takes: QEMU gives those without an address the lowest that are free, and
+/// the devices of a Q35 are in the last five.
+fn free_slot(hardware: &GuestHardware) -> Option<u32> {
+    let taken: Vec<_> = hardware
+        .devices
+        .iter()
+        .filter_map(|device| device.properties.get("addr"))
+        .filter_map(|addr| {
+            let slot = addr.split('.').next().unwrap_or_default();
+            u32::from_str_radix(slot.trim_start_matches("0x"), 16).ok()
+        })
+        .collect();
+    (0x10..=0x1a).rev().find(|slot| !taken.contains(slot))
 }
 
 /// Shortest period of statistics, in seconds, that costs nothing worth a word.

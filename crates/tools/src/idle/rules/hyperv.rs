@@ -26,6 +26,14 @@ pub(super) const RULES: &[Rule<Subject>] = &[
         check: dependencies,
     },
     Rule {
+        id: "hv-hidden",
+        applies: Applies::Guest,
+        why: "Windows looks for enlightenments only where the CPU says that there is a hypervisor \
+              (CPUID 1, ECX 31)",
+        source: "Microsoft: Hypervisor Top Level Functional Specification, feature discovery",
+        check: hidden,
+    },
+    Rule {
         id: "hv-time",
         applies: Applies::Guest,
         why: "Windows reads the ACPI PM timer, and each read is an exit to QEMU",
@@ -236,8 +244,24 @@ fn is_windows(subject: &Subject) -> bool {
     subject.os.is_windows() && subject.has_kvm() && subject.hardware.machine.is_x86()
 }
 
+fn hidden(subject: &Subject, findings: &mut Findings) {
+    if is_windows(subject) && subject.hardware.cpu.is_on("hypervisor") == Some(false) {
+        findings.at(
+            subject.hardware.place(Part::Hyperv),
+            Severity::High,
+            "the hypervisor is hidden, and Windows uses no enlightenments",
+            Fix::Advice("let the guest see it, unless a program in it must not".into()),
+        );
+    }
+}
+
+/// Whether it is a Windows that has synthetic timers: 8 and Server 2012, and later.
+fn has_timers(subject: &Subject) -> bool {
+    is_windows(subject) && !subject.is_before_windows_8()
+}
+
 fn stimer(subject: &Subject, findings: &mut Findings) {
-    if is_windows(subject) && !subject.is_enlightened("stimer") {
+    if has_timers(subject) && !subject.is_enlightened("stimer") {
         findings.at(
             subject.hardware.place(Part::Hyperv),
             Severity::High,
@@ -417,7 +441,7 @@ fn windows_11(subject: &Subject, findings: &mut Findings) {
 fn slew(subject: &Subject, findings: &mut Findings) {
     let policy = subject.hardware.timers.rtc_policy;
     let is_slewed = policy == Some(brisk_vm::hardware::TickPolicy::Catchup);
-    if is_slewed && is_windows(subject) && !subject.is_enlightened("stimer") {
+    if is_slewed && has_timers(subject) && !subject.is_enlightened("stimer") {
         findings.at(
             subject.hardware.place(Part::Rtc),
             Severity::Low,
@@ -435,7 +459,7 @@ fn periodic(subject: &Subject, findings: &mut Findings) {
         return;
     };
     let what = format!("the guest uses the RTC's periodic interrupt, {rate} times a second");
-    if is_windows(subject) && !subject.is_enlightened("stimer") {
+    if has_timers(subject) && !subject.is_enlightened("stimer") {
         let fix = closed(subject, "stimer");
         findings.at(subject.hardware.place(Part::Rtc), Severity::High, what, fix);
     } else if !subject.os.is_windows() && !has_hpet {

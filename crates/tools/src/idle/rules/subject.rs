@@ -131,6 +131,24 @@ impl Subject {
         accelerators.any(|name| matches!(&**name, "kvm" | "tcg" | "hvf"))
     }
 
+    /// Whether it is a Windows known to be older than Windows 8 and Server 2012.
+    pub(super) fn is_before_windows_8(&self) -> bool {
+        const IDS: [&str; 12] = [
+            "2k3", "2k8", "2k8r2", "xp", "vista", "7", "2k", "me", "98", "95", "nt4.0", "nt3.51",
+        ];
+        const NAMES: [&str; 9] = [
+            "xp", "winxp", "vista", "win7", "windows7", "win2k", "win2k3", "win2k8", "win98",
+        ];
+        if let Some(id) = self.hardware.os.as_deref() {
+            let version = id.split_once("microsoft.com/win/");
+            return version.is_some_and(|(_, version)| IDS.contains(&version));
+        }
+        let name = self.hardware.name.as_deref().unwrap_or_default();
+        let name = name.to_lowercase();
+        let mut words = name.split(|c: char| !c.is_alphanumeric());
+        self.os.is_windows() && words.any(|word| NAMES.contains(&word))
+    }
+
     /// Whether KVM is the first accelerator that is tried.
     pub(crate) fn has_kvm(&self) -> bool {
         let first = self.hardware.accelerators.first();

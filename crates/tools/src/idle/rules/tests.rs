@@ -3,6 +3,7 @@
 mod enlightenments;
 mod examples;
 mod hpet;
+mod uhci;
 
 use std::ffi::OsString;
 
@@ -228,29 +229,6 @@ fn what_somebody_switched_off_stays_off_unless_it_is_asked_for() {
 }
 
 #[test]
-fn a_uhci_with_settings_of_its_own_or_with_neighbours_is_not_replaced() {
-    for words in [
-        "-M pc -device piix3-usb-uhci,id=u,maxframes=10 -device usb-tablet",
-        "-M pc -device pci-ohci,id=o,num-ports=2 -device usb-tablet,bus=o.0",
-        "-M pc -device piix3-usb-uhci,id=u -device usb-tablet -set device.u.maxframes=10",
-        "-M pc -device ich9-usb-uhci1,id=u,multifunction=on,addr=1d.0 -device \
-         ich9-usb-uhci2,id=v,addr=1d.1 -device usb-tablet,bus=u.0",
-    ] {
-        assert!(
-            ids(&line(words), &context()).contains(&"usb-uhci"),
-            "{words}"
-        );
-        assert_eq!(named("usb-uhci", line(words)).text, line(words));
-    }
-    // As people write it, without addresses.
-    let plain = domain(
-        "<devices><controller type='usb' index='0' model='piix3-uhci'/><input type='tablet' \
-         bus='usb'/></devices>",
-    );
-    assert!(ids(&plain, &context()).contains(&"usb-uhci"));
-}
-
-#[test]
 fn a_fix_that_cannot_be_made_leaves_the_others() {
     let text = domain(
         "<os><kernel>k</kernel><cmdline><![CDATA[nohz=off]]></cmdline></os><features><acpi/>\
@@ -295,9 +273,15 @@ fn an_io_thread_that_polls_a_little_costs_a_little() {
 
 #[test]
 fn guests_of_other_hypervisors_and_architectures_are_left_alone() {
+    for kind in ["xen", "lxc", "bhyve"] {
+        let xml = format!("<domain type='{kind}'><clock offset='localtime'/></domain>");
+        let refused = Text::of_file(xml.as_bytes()).unwrap_err().to_string();
+        assert!(
+            refused.contains(&format!("of type {kind}: QEMU does not")),
+            "{refused}"
+        );
+    }
     let others = [
-        "<domain type='xen'><clock offset='localtime'/></domain>",
-        "<domain type='lxc'/>",
         "<domain type='kvm'><os><type arch='s390x' machine='s390-ccw-virtio'>hvm</type></os>\
          <clock offset='utc'/></domain>",
         "<domain type='kvm'><os><type arch='aarch64' machine='virt'>hvm</type></os></domain>",

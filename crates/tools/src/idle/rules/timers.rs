@@ -98,6 +98,10 @@ fn hpet(subject: &Subject, findings: &mut Findings) {
     let rests = is_old && !subject.os.is_windows();
     let fix = if is_needed {
         let text = match subject.has_kvm() {
+            true if subject.is_before_windows_8() => {
+                "measure with and without it (brisk idle measure): Windows before 8 has no synthetic \
+                 timer, and falls back to the RTC"
+            }
             true => "give Windows a synthetic timer first (hv-stimer)",
             false => "leave it: Windows without KVM has no better timer",
         };
@@ -273,7 +277,9 @@ fn irqchip(subject: &Subject, findings: &mut Findings) {
     let is_remapped = hardware
         .devices(Class::Other)
         .any(|one| one.model.contains("iommu"));
-    if is_outside && subject.has_kvm() && !is_remapped {
+    // KVM has no I/O APIC for TDX, and none that is measured for SEV.
+    let is_confidential = option("confidential-guest-support").is_some();
+    if is_outside && subject.has_kvm() && !is_remapped && !is_confidential {
         findings.at(
             hardware.place(Part::Machine),
             Severity::Medium,

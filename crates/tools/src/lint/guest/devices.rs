@@ -211,8 +211,11 @@ fn graphics(guest: &Guest, findings: &mut Findings) {
 }
 
 fn usb_unused(guest: &Guest, findings: &mut Findings) {
+    let has_display = guest.hardware.devices(Class::Video).next().is_some();
     let mut devices = guest.hardware.devices.iter();
-    let is_used = devices.any(|device| device.bus == "usb" && device.class != Class::Input);
+    // A tablet is what the display is used with.
+    let is_used =
+        devices.any(|device| device.bus == "usb" && (has_display || device.class != Class::Input));
     let Some((controller, hardware)) = first(guest, Class::UsbController) else {
         return;
     };

@@ -119,7 +119,6 @@ fn the_same_rules_fire_for_a_guest_in_each_form() {
             "disk-removable",
             "net-emulated",
             "graphics",
-            "usb-unused",
             "usb-input",
             "sound",
             "balloon",
@@ -295,6 +294,35 @@ fn a_command_line_is_mended_by_words() {
                  -bios OVMF.fd -readconfig c.cfg";
     let guest = guest(of_words(words), Kvm::Works);
     insta::assert_snapshot!(text(&findings(&guest)));
+}
+
+#[test]
+fn a_tablet_is_a_need_where_there_is_a_display() {
+    let unused = |words: &str| {
+        let guest = guest(of_words(words), Kvm::Works);
+        ids(&guest).contains(&"usb-unused")
+    };
+    assert!(!unused("q -nodefaults -vga std -usb -device usb-tablet"));
+    assert!(unused("q -nodefaults -usb -device usb-tablet"));
+    assert!(unused("q -nodefaults -vga std -usb"));
+}
+
+#[test]
+fn libvirt_adds_little_to_machines_without_usb() {
+    let found = |arch: &str, machine: &str| {
+        let xml = format!(
+            "<domain type='kvm'><os><type arch='{arch}' machine='{machine}'>hvm</type></os>\
+             <devices/></domain>"
+        );
+        let guest = guest(GuestHardware::of_xml(&xml).unwrap(), Kvm::Works);
+        let has = |rule| ids(&guest).contains(&rule);
+        (has("usb-unused"), has("balloon"))
+    };
+    assert_eq!(found("x86_64", "q35"), (true, true));
+    assert_eq!(found("ppc64le", "pseries"), (true, true));
+    assert_eq!(found("aarch64", "virt"), (false, false));
+    assert_eq!(found("riscv64", "virt"), (false, true));
+    assert_eq!(found("s390x", "s390-ccw-virtio"), (false, true));
 }
 
 #[test]

@@ -24,7 +24,9 @@ pub(super) fn read(line: &CommandLine, form: Form) -> GuestHardware {
     guest.adds_defaults = !line.has("nodefaults");
     guest.accelerators = line.accelerators();
     guest.globals = line.globals();
-    guest.machine.kind = machine.get("type").unwrap_or("pc").to_owned();
+    // Proxmox writes pc+pve0 for a pc with a revision of its own.
+    let kind = machine.get("type").unwrap_or("pc");
+    guest.machine.kind = kind.split("+pve").next().unwrap_or(kind).to_owned();
     guest.machine.options = map(machine.iter().filter(|field| field.key != "type"));
     guest.backends = backends(line);
     cpu(&mut guest, line, &machine);

@@ -97,6 +97,8 @@ fn device(node: Node<'_, '_>) -> Option<Device> {
         "rng" => device(Class::Rng, &model, "virtio"),
         "filesystem" => device(Class::Filesystem, &model, "virtio"),
         "panic" => device(Class::Panic, &model, ""),
+        // Its reader is a USB device.
+        "smartcard" => device(Class::Other, "smart card", "usb"),
         "hostdev" => device(
             Class::HostDevice,
             &kind,
@@ -121,7 +123,8 @@ fn virtio(model: &str) -> &'static str {
     }
 }
 
-/// Devices that libvirt adds where the XML says nothing of them.
+/// Devices that libvirt adds where the XML says nothing of them (`qemuDomainDefAddDefaultDevices`
+/// in its `src/qemu/qemu_domain.c`).
 pub(super) fn defaults(guest: &mut GuestHardware, domain: Node<'_, '_>) {
     let devices = child(domain, "devices");
     let all = |name: &'static str| {
@@ -129,7 +132,12 @@ pub(super) fn defaults(guest: &mut GuestHardware, domain: Node<'_, '_>) {
         nodes.unwrap_or_default()
     };
     let is_usb = |node: &Node<'_, '_>| node.attribute("type") == Some("usb");
-    if !all("controller").iter().any(is_usb) {
+    let arch = &*guest.machine.arch;
+    let is_one_of = |starts: &[&str]| starts.iter().any(|start| arch.starts_with(start));
+    let is_arm = is_one_of(&["arm", "aarch64"]);
+    let has_no_usb = is_arm || is_one_of(&["riscv", "s390", "loongarch"]);
+    let has_no_usb = has_no_usb || matches!(&*guest.machine.kind, "isapc" | "microvm");
+    if !has_no_usb && !all("controller").iter().any(is_usb) {
         guest
             .devices
             .push(Device::new(Class::UsbController, "", ""));
@@ -137,7 +145,7 @@ pub(super) fn defaults(guest: &mut GuestHardware, domain: Node<'_, '_>) {
     if all("video").is_empty() && !all("graphics").is_empty() {
         guest.devices.push(Device::new(Class::Video, "", ""));
     }
-    if all("memballoon").is_empty() {
+    if !is_arm && all("memballoon").is_empty() {
         guest
             .devices
             .push(Device::new(Class::Balloon, "", "virtio"));

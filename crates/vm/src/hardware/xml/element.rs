@@ -19,6 +19,9 @@ pub enum XmlError {
     /// XML of something else.
     #[error("it is the XML of a <{0}>, and not of a <domain>; virsh dumpxml prints those")]
     Other(String),
+    /// A domain that QEMU does not run.
+    #[error("it is a domain of type {0}: QEMU does not run its guest")]
+    NotQemu(String),
 }
 
 /// Most attributes of an element: the parser compares each with all before it.

@@ -29,6 +29,9 @@ pub(super) fn read(xml: &str) -> Result<GuestHardware, XmlError> {
         .and_then(text)
         .map(Into::into);
     let hypervisor = domain.attribute("type").unwrap_or_default();
+    if !matches!(hypervisor, "" | "kvm" | "qemu" | "hvf") {
+        return Err(XmlError::NotQemu(hypervisor.to_owned()));
+    }
     let accelerator = if hypervisor == "qemu" {
         "tcg"
     } else {
@@ -50,6 +53,10 @@ pub(super) fn read(xml: &str) -> Result<GuestHardware, XmlError> {
     };
     guest.places.insert(Part::Accelerator, place);
     boot(&mut guest, domain, &lines);
+    if let Some(kind) = attribute(child(domain, "launchSecurity"), "type") {
+        let options = &mut guest.machine.options;
+        options.insert("confidential-guest-support".to_owned(), kind);
+    }
     if let Some(node) = child(domain, "features") {
         guest.places.insert(Part::Features, lines.place(node));
         if let Some(hyperv) = child(node, "hyperv") {

@@ -47,6 +47,14 @@ pub(super) const EXAMPLES: &[Example] = &[
         near_words: "-M pc-i440fx-3.0 -accel kvm -cpu host,hv-synic",
     },
     Example {
+        rule: "hv-hidden",
+        xml: "<clock offset='localtime'/><cpu mode='host-passthrough'><feature policy='disable' \
+              name='hypervisor'/></cpu>",
+        words: "-accel kvm -cpu host,-hypervisor,hv-relaxed",
+        near_xml: "<cpu mode='host-passthrough'><feature policy='disable' name='hypervisor'/></cpu>",
+        near_words: "-accel kvm -cpu host,kvm=off,hv-relaxed",
+    },
+    Example {
         rule: "hv-time",
         xml: "<features><hyperv><relaxed state='on'/></hyperv></features>",
         words: "-accel kvm -cpu host,hv-relaxed",
