@@ -206,6 +206,28 @@ fn names_of_users_are_looked_up_in_the_root() {
 }
 
 #[test]
+fn names_of_users_are_looked_up_in_a_container_image() {
+    let home = Home::new();
+    let ids = |user: &'static str| {
+        let image = Image {
+            cmd: vec!["sh", "-c", "id -u; id -g; echo $HOME"],
+            user,
+            ..Image::default()
+        };
+        let name = format!("oci-{user}");
+        oci_layout(&home.path("tree"), &image, &home.path(&name));
+        brisk!["--root"].arg(home.path(&name)).exits(0).text()
+    };
+    assert_eq!(ids("ada"), "1001\n1002\n/home/ada\n");
+    assert_eq!(ids("1001"), "1001\n1002\n/home/ada\n");
+    // As container runtimes have it.
+    assert_eq!(ids("1500"), "1500\n0\n/\n");
+    let unknown = brisk!["--user", "nobody-here", "--root"].arg(home.path("oci-ada"));
+    let unknown = unknown.exits(125);
+    let _ = unknown.explains(&["there is no user \"nobody-here\" in the root's /etc"]);
+}
+
+#[test]
 fn the_smallest_root_has_a_shell() {
     let script = "ls -1 /; cat /proc/mounts | grep -c ' /proc '; echo x > /tmp/x; cat /tmp/x";
     let run = brisk!["--root", "none"].script(script).exits(0);

@@ -20,7 +20,9 @@ mod tests;
 
 use std::path::PathBuf;
 
-pub use container::{Container, ContainerConfig, ContainerRoot, Form, container, container_unread};
+pub use container::{
+    Accounts, Container, ContainerConfig, ContainerRoot, Form, container, container_unread,
+};
 pub use detect::{detect, format_of};
 pub use disk::Disk;
 pub use error::Error;

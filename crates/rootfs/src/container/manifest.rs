@@ -12,7 +12,7 @@ use super::stream::hex;
 use crate::Fault;
 
 /// Version of the conversion: changes when an image would be unpacked to other bytes.
-const FORMAT: &str = "brisk erofs 1";
+const FORMAT: &str = "brisk erofs 2";
 const OS: &str = "linux";
 const ARCHITECTURE: &str = "amd64";
 /// Docker allows 127 layers, others more.
@@ -174,6 +174,7 @@ impl Config {
             cmd: runtime.cmd.unwrap_or_default(),
             workdir: runtime.working_dir.unwrap_or_default(),
             user: runtime.user.unwrap_or_default(),
+            accounts: None,
         }
     }
 }

@@ -5,6 +5,7 @@
 //! known, and the second pass copies the content that won into it. So the memory used grows with
 //! the number of files, not with their size, and nothing that an upper layer replaced is written.
 
+mod accounts;
 mod archive;
 mod cache;
 mod erofs;
@@ -24,7 +25,7 @@ use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-pub use model::{Container, ContainerConfig, ContainerRoot, Form};
+pub use model::{Accounts, Container, ContainerConfig, ContainerRoot, Form};
 
 pub(super) use archive::{Reader, Skip};
 pub(super) use stream::decompress;
@@ -118,6 +119,8 @@ fn unpack(
             write_metadata(file, &mut room, &layout).map_err(fault)?;
             let mut fill = |bytes: &[u8], at| room.write(file, bytes, at);
             flatten::copy(&source, &image.layers, &layout, &mut fill, &mut tick).map_err(fault)?;
+            let accounts = accounts::read(&flattened.tree, &layout, file);
+            image.config.accounts = Some(accounts.map_err(|error| fault(error.into()))?);
             write_superblock(file, &layout, &key).map_err(|error| fault(error.into()))?;
             root = Some(cache.store(new, &key, &image.config)?);
         }

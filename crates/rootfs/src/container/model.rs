@@ -55,6 +55,18 @@ pub struct ContainerConfig {
     pub workdir: String,
     /// `user`, `uid`, `user:group` or `uid:gid`; empty means root.
     pub user: String,
+    /// The image's users and groups; `None` before it is unpacked.
+    #[serde(default)]
+    pub accounts: Option<Accounts>,
+}
+
+/// Lists of the users and groups of an image. Empty where there is none, or one beyond 1 MiB.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Accounts {
+    /// `/etc/passwd`; see passwd(5).
+    pub passwd: String,
+    /// `/etc/group`; see group(5).
+    pub group: String,
 }
 
 /// A container image ready to be mounted.

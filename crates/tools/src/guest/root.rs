@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use brisk_host::dirs::Dirs;
-use brisk_rootfs::Found;
+use brisk_rootfs::{Accounts, Found};
 use brisk_vm::cache::Cache;
 use brisk_vm::qemu::{Backing, Disk, DiskFormat};
 
@@ -70,6 +70,8 @@ pub struct ImageDefaults {
     pub workdir: Option<String>,
     /// User and group.
     pub user: Option<String>,
+    /// Its lists of users and groups, if it is a container image that has been unpacked.
+    pub accounts: Option<Box<Accounts>>,
 }
 
 /// A root, and notes on it.
@@ -177,6 +179,7 @@ fn of_container(unpacked: brisk_rootfs::ContainerRoot) -> Root {
             cmd: config.cmd,
             workdir: Some(config.workdir).filter(|dir| !dir.is_empty()),
             user: Some(config.user).filter(|user| !user.is_empty()),
+            accounts: config.accounts.map(Box::new),
         },
     }
 }

@@ -35,16 +35,29 @@ pub(crate) fn parse(text: &str) -> User {
 }
 
 /// Looks names up in the root's own `/etc/passwd` and `/etc/group` (passwd(5), group(5)).
+///
+/// A number without an account has the group of the same number, and in a container image the group
+/// 0, as by the OCI image specification (config.md, `User`).
 pub(crate) fn resolve(who: &User, root: &Root) -> Result<Identity, Error> {
-    let read = |file: &str| match root {
-        Root::Directory { path, .. } => read(path, file),
+    let accounts = match root {
+        Root::Disk { image, .. } => image.accounts.as_ref(),
+        _ => None,
+    };
+    let read = |file: &str| match (root, accounts) {
+        (Root::Directory { path, .. }, _) => read(path, file),
+        (_, Some(accounts)) if file == "passwd" => Ok(accounts.passwd.clone()),
+        (_, Some(accounts)) => Ok(accounts.group.clone()),
         _ => Ok(String::new()),
     };
-    let unknown = |kind: &str, name: &str| {
-        Error::unfit(
+    let unknown = |kind: &str, name: &str| match (root, accounts) {
+        (Root::Disk { .. }, None) => Error::unfit(
+            format!("the {kind} {name:?} is not known: the image's /etc has not been read"),
+            "give its number; names are looked up in directories and in unpacked container images",
+        ),
+        _ => Error::unfit(
             format!("there is no {kind} {name:?} in the root's /etc"),
-            "give its number; names in an image cannot be looked up from outside",
-        )
+            "give one that is there, or a number",
+        ),
     };
     let passwd = read("passwd")?;
     let number = who.user.parse().ok();
@@ -58,6 +71,7 @@ pub(crate) fn resolve(who: &User, root: &Root) -> Result<Identity, Error> {
     });
     let (user, own_group, home) = match (account, number) {
         (Some((user, group, home)), _) => (user, group, Some(home)),
+        (None, Some(number)) if accounts.is_some() => (number, 0, None),
         (None, Some(number)) => (number, number, None),
         (None, None) => return Err(unknown("user", &who.user)),
     };

@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 
 use super::super::stream::hex;
 use super::*;
-use crate::{Found, detect};
+use crate::{Accounts, Found, detect};
 
 fn digest(bytes: &[u8]) -> String {
     format!("sha256:{}", hex(&Sha256::digest(bytes)))
@@ -154,6 +154,43 @@ fn the_configuration_comes_along() {
     assert_eq!(config.entrypoint, ["/init"]);
     assert_eq!(config.cmd, ["sh"]);
     assert_eq!((&config.workdir[..], &config.user[..]), ("/srv", "7:8"));
+}
+
+#[test]
+fn users_and_groups_come_along_from_the_layer_that_counts() {
+    let (home, cache) = setup();
+    // More than a block, and an end that does not fill one.
+    let passwd = "web:x:1001:1002::/home/web:/bin/sh\n".repeat(200);
+    let layers = [
+        layer(&[
+            file("etc/passwd", "old:x:1:1::/:/bin/sh\n"),
+            file("etc/group", ""),
+        ]),
+        layer(&[
+            file("etc/passwd", &passwd),
+            Member::Symlink("etc/shadow".into(), "/dev/zero".into()),
+        ]),
+    ];
+    let found = oci(home.path(), &layers);
+    let accounts = |root: ContainerRoot| root.config.accounts.unwrap();
+    let lists = accounts(take(&found, &cache).unwrap());
+    assert_eq!(lists.passwd, passwd);
+    assert_eq!(lists.group, "");
+    // They are kept with the image.
+    assert_eq!(accounts(take(&found, &cache).unwrap()), lists);
+    let long = "#".repeat((1 << 20) + 1);
+    for layers in [
+        [layer(&[file("etc/passwd", &long)])],
+        [layer(&[Member::Symlink(
+            "etc/passwd".into(),
+            "/dev/zero".into(),
+        )])],
+        [layer(&[file("etc", "")])],
+    ] {
+        let home = tempfile::tempdir().unwrap();
+        let root = take(&oci(home.path(), &layers), &cache).unwrap();
+        assert_eq!(accounts(root), Accounts::default());
+    }
 }
 
 #[test]
