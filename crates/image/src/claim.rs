@@ -30,7 +30,7 @@ use rustix::io::Errno;
 
 use crate::durable::sync_dir_of;
 use crate::error::{Error, io_error};
-use crate::naming::rename_new;
+use crate::naming::{check_name, rename_new};
 use crate::read::reader::open_unknown;
 
 const RESUMING: &str = ".resuming";
@@ -379,22 +379,6 @@ fn lock_as(path: &Path, how: Sharing) -> Result<File, Error> {
     // Its holder may have renamed or removed it before it let go of it.
     check_name(&file, path)?;
     Ok(file)
-}
-
-/// Checks that an open file still has this name.
-///
-/// # Errors
-/// [`Error::InUse`] if another one has it.
-pub(crate) fn check_name(file: &File, path: &Path) -> Result<(), Error> {
-    let failed = || io_error("read", path);
-    let ours = file.metadata().map_err(failed())?;
-    let named = fs::metadata(path).map_err(failed())?;
-    match (ours.dev(), ours.ino()) == (named.dev(), named.ino()) {
-        true => Ok(()),
-        false => Err(Error::InUse {
-            path: path.to_owned(),
-        }),
-    }
 }
 
 /// Opens a file for a lock: for writing only if the lock is exclusive.

@@ -10,7 +10,7 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::error::{Error, io_error};
-use crate::naming::rename_new;
+use crate::naming::{check_name, rename_new};
 
 /// A file without a name, or with a temporary one on file systems without `O_TMPFILE`.
 #[derive(Debug)]
@@ -59,12 +59,13 @@ impl Durable {
     /// Gives the file its name, durably. Call [`Self::sync`] first.
     ///
     /// # Errors
-    /// If it cannot have that name, or the directory cannot be written. A new file is gone then,
-    /// also after a crash; where one is replaced, the new one may be there.
+    /// If it cannot have that name, the directory cannot be written, or the path leads to another
+    /// file. A new file is gone then, also after a crash; where one is replaced, the new one may be
+    /// there.
     pub(crate) fn publish(mut self, replace: bool) -> Result<(), Error> {
         if self.temporary.is_none() && !replace {
             self.link(&self.name).map_err(|errno| self.refused(errno))?;
-            return self.sync_dir().inspect_err(|_| self.retract());
+            return self.settle().inspect_err(|_| self.retract());
         }
         if self.temporary.is_none() {
             let temporary = temporary_name(&self.name);
@@ -80,9 +81,18 @@ impl Durable {
         named.map_err(|errno| self.refused(errno))?;
         self.temporary = None;
         match replace {
-            true => self.sync_dir(),
-            false => self.sync_dir().inspect_err(|_| self.retract()),
+            true => self.settle(),
+            false => self.settle().inspect_err(|_| self.retract()),
         }
+    }
+
+    /// Makes the name durable. The directory may have been unmounted since it was opened: nobody
+    /// would find the file.
+    fn settle(&self) -> Result<(), Error> {
+        self.sync_dir()?;
+        check_name(&self.file, &self.path).map_err(|_| Error::Hidden {
+            path: self.path.clone(),
+        })
     }
 
     /// Removes a name that may or may not be durable. The content is removed, too: after a crash
@@ -181,6 +191,25 @@ mod tests {
                 assert_eq!(names(dir.path()), [""; 0], "{kinds:?}");
                 // After a crash the name may be there, and then with nothing behind it.
                 assert_eq!(content.metadata().unwrap().len(), 0, "{kinds:?}");
+            });
+        }
+    }
+
+    #[test]
+    fn a_file_in_a_directory_that_is_away_is_gone() {
+        for kinds in [&[][..], &[Refusal::TemporaryFiles]] {
+            apart(|| {
+                let dir = tempfile::tempdir().unwrap();
+                let (there, away) = (dir.path().join("there"), dir.path().join("away"));
+                fs::create_dir(&there).unwrap();
+                refuse(kinds);
+                let durable = Durable::create(&there.join("a.brisk")).unwrap();
+                // As a file system that is unmounted lazily.
+                fs::rename(&there, &away).unwrap();
+                fs::create_dir(&there).unwrap();
+                let error = durable.publish(false).unwrap_err();
+                assert!(matches!(error, Error::Hidden { .. }), "{error}");
+                assert_eq!([names(&there), names(&away)], [[""; 0]; 2], "{kinds:?}");
             });
         }
     }

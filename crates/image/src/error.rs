@@ -70,6 +70,12 @@ pub enum Error {
         /// The file.
         path: PathBuf,
     },
+    /// What was written is not under its name.
+    #[error("{} was written and is not there: its file system was unmounted meanwhile, or another was mounted over it", path.display())]
+    Hidden {
+        /// The file.
+        path: PathBuf,
+    },
     /// Another image has a name that this one needs.
     #[error("{} is in the way: it is another image, put there or left by a resume: move it away", path.display())]
     InTheWay {

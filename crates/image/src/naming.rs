@@ -1,16 +1,36 @@
-//! Renaming of a file to a name that is not taken, also on file systems without `RENAME_NOREPLACE`.
+//! Names of open files: whether one still has its name, and renaming to a name that is not taken,
+//! also on file systems without `RENAME_NOREPLACE`.
 //!
 //! NFS, 9p and some FUSE file systems refuse renameat2(2) with flags (`EINVAL`). There the new
 //! name is made with link(2), which fails where it is taken, and the old one is removed. A crash
 //! between both leaves one file with two names; the next call with these names removes the old one.
 
-use std::fs;
+use std::fs::{self, File};
 use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, RenameFlags, linkat, renameat, renameat_with, statat, unlinkat};
 use rustix::io::Errno;
 use rustix::path::Arg;
+
+use crate::error::{Error, io_error};
+
+/// Checks that an open file still has this name.
+///
+/// # Errors
+/// [`Error::InUse`] if another one has it.
+pub(crate) fn check_name(file: &File, path: &Path) -> Result<(), Error> {
+    let failed = || io_error("read", path);
+    let ours = file.metadata().map_err(failed())?;
+    let named = fs::metadata(path).map_err(failed())?;
+    match (ours.dev(), ours.ino()) == (named.dev(), named.ino()) {
+        true => Ok(()),
+        false => Err(Error::InUse {
+            path: path.to_owned(),
+        }),
+    }
+}
 
 /// Renames a file in one directory to a name that must not be taken.
 ///

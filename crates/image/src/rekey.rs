@@ -8,10 +8,11 @@ use std::path::Path;
 use rustix::fs::copy_file_range;
 use rustix::io::Errno;
 
-use crate::claim::{check_name, lock};
+use crate::claim::lock;
 use crate::durable::Durable;
 use crate::error::{Error, io_error};
 use crate::keys::{self, Keys, Recipient};
+use crate::naming::check_name;
 use crate::naming::real_path;
 use crate::pipeline::{Control, Progress};
 use crate::read::reader::Image;
