@@ -10,12 +10,13 @@ use brisk_testkit::{Machines, Mount, Signal, Taken, brisk_of, qemu_is_before, tr
 use libtest_mimic::Arguments;
 
 fn main() {
-    let tests: [(&str, fn()); 12] = [
+    let tests: [(&str, fn()); 13] = [
         ("a_full_disk_keeps_no_machine_from_its_end", full),
         ("a_read_only_disk_keeps_no_machine_from_its_end", read_only),
         ("a_terminal_that_takes_nothing_stops_no_guest", stuck),
         ("a_key_that_is_lost_is_not_made_anew", lost_key),
         ("a_state_directory_that_is_not_mounted", not_mounted),
+        ("a_state_directory_that_cannot_be_reached", unreachable),
         ("the_disks_of_a_resume_that_was_cut_off", cut_off),
         ("an_image_that_cannot_be_noted", not_noted),
         ("other_files_beside_definitions", other_files),
@@ -114,6 +115,32 @@ fn read_only() {
     assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 0);
     // Nothing can be started there, and that is said.
     all.refuses(&["start", "stop"], &["Read-only file system"]);
+    assert_eq!(all.count(), 0);
+}
+
+/// As by an I/O error, or a server that is gone: VMs stop all the same.
+fn unreachable() {
+    let all = machines();
+    let names = ["kill", "stop", "suspend"];
+    for name in names {
+        create(&all, name, &["--autoshutdown", "suspend"]);
+        let _ = all.does(&["start", name]);
+    }
+    let state = all.dir().join("state/vm");
+    fs::rename(&state, all.dir().join("away")).unwrap();
+    symlink("vm", &state).unwrap();
+    let _ = all.does(&["kill", "kill"]);
+    let _ = all.does(&["stop", "stop"]);
+    all.refuses(&["suspend", "suspend"], &["symbolic links"]);
+    assert_eq!(all.output("suspend", "echo on"), "on\n");
+    // A command that works on a VM still keeps others from it.
+    let holder = File::open(all.runtime_dir("suspend")).unwrap();
+    let alone = rustix::fs::FlockOperation::NonBlockingLockExclusive;
+    rustix::fs::flock(&holder, alone).unwrap();
+    all.refuses(&["stop", "suspend"], &["another command"]);
+    drop(holder);
+    let down = all.vm(&["autostop"]).exits(125);
+    let _ = down.explains(&["error: suspend: it was not suspended, but stopped: "]);
     assert_eq!(all.count(), 0);
 }
 

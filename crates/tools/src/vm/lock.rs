@@ -32,21 +32,16 @@ impl VmPaths {
             });
         }
         suspend_record::check_away(self)?;
-        make_dir(&self.state(), 0o700)?;
-        let path = self.state().join("lock");
-        let mut opened = open_lock(&path).map_err(file("open", &path))?;
-        match flock(&opened, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => {}
-            // NFS locks only what is open for writing, and here nothing can be. A VM must stop all the
-            // same.
-            Err(Errno::BADF) => {}
-            Err(_) => {
-                return Err(Error::Busy {
-                    name: self.name.clone(),
-                    holder: holder(&mut opened),
-                });
+        let mut opened = match self.lock_state() {
+            // A VM must stop, too, when the disk or the server of its state fails, and then it does
+            // so for all commands.
+            Err(error) if !matches!(error, Error::Busy { .. }) => {
+                let runtime = self.runtime();
+                let directory = File::open(&runtime).map_err(|_| error)?;
+                self.lock_file(directory, &runtime)?
             }
-        }
+            locked => locked?,
+        };
         let line = format!("brisk vm {command}, process {}\n", std::process::id());
         // For messages alone: on a full disk, too, a VM can be saved and stopped.
         let _ = opened
@@ -54,6 +49,27 @@ impl VmPaths {
             .and_then(|()| opened.rewind())
             .and_then(|()| opened.write_all(line.as_bytes()));
         Ok(Lock { _file: opened })
+    }
+
+    fn lock_state(&self) -> Result<File, Error> {
+        make_dir(&self.state(), 0o700)?;
+        let path = self.state().join("lock");
+        let opened = open_lock(&path).map_err(file("open", &path))?;
+        self.lock_file(opened, &path)
+    }
+
+    fn lock_file(&self, mut opened: File, path: &Path) -> Result<File, Error> {
+        match flock(&opened, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(opened),
+            // NFS locks only what is open for writing, and here nothing can be. A VM must stop all the
+            // same.
+            Err(Errno::BADF) => Ok(opened),
+            Err(Errno::WOULDBLOCK) => Err(Error::Busy {
+                name: self.name.clone(),
+                holder: holder(&mut opened),
+            }),
+            Err(errno) => Err(file("lock", path)(errno.into())),
+        }
     }
 }
 
