@@ -55,14 +55,14 @@ pub fn resume_clone(
     let disks = own_disks(paths, new, &definition, &running)?;
     let own = definition_of(new, &definition, &disks, &path)?;
     new.make_new()?;
-    let _lock = new.lock("resume --clone").inspect_err(|_| {
+    let lock = new.lock("resume --clone").inspect_err(|_| {
         // Only the lock's file can be in it.
         let _ = fs::remove_dir_all(new.state());
     })?;
     // Another command may define a VM of this name at the same time.
     let defined = new.define(&own, true);
     if let Err(error) = defined {
-        let _ = fs::remove_dir_all(new.state());
+        let _ = new.remove_state(lock);
         return Err(error);
     }
     paths.note(&format!("Clone {} goes on from the image", new.name));
@@ -85,7 +85,7 @@ pub fn resume_clone(
             paths.note(&format!("Clone {} failed: {}", new.name, chain(error)));
             // What went wrong first is what matters.
             let _ = process::end(new);
-            let _ = new.remove();
+            let _ = new.remove(lock);
         }
     }
     result.map_err(Error::or_interrupted)

@@ -4,6 +4,7 @@ use std::fs;
 
 use super::backing_chain;
 use super::error::{Error, file};
+use super::lock::Lock;
 use super::paths::VmPaths;
 use super::standing::Standing;
 
@@ -19,11 +20,11 @@ impl VmPaths {
         Standing::remove(self);
     }
 
-    /// Removes a VM that does not run.
+    /// Removes a VM that does not run, and its lock.
     ///
     /// # Errors
     /// If a file cannot be removed.
-    pub fn remove(&self) -> Result<(), Error> {
+    pub fn remove(&self, lock: Lock) -> Result<(), Error> {
         backing_chain::forget(self);
         self.forget_memory();
         self.clear();
@@ -33,7 +34,19 @@ impl VmPaths {
             other => other.map_err(file("remove", &path))?,
         }
         let _ = fs::remove_file(self.suspended_copy());
+        self.remove_state(lock)
+    }
+
+    /// Removes the state directory, in which the lock is.
+    ///
+    /// # Errors
+    /// If it cannot be removed.
+    pub(super) fn remove_state(&self, lock: Lock) -> Result<(), Error> {
         let state = self.state();
-        fs::remove_dir_all(&state).map_err(file("remove", &state))
+        let removed = fs::remove_dir_all(&state);
+        drop(lock);
+        // NFS and FUSE keep a file that is open in its directory, under another name.
+        let removed = removed.or_else(|_| fs::remove_dir_all(&state));
+        removed.map_err(file("remove", &state))
     }
 }

@@ -417,7 +417,6 @@ pub(super) fn rm(args: &RmArgs) -> anyhow::Result<u8> {
             now.name()
         ),
     }
-    paths.remove().map_err(explain)?;
-    drop(lock);
+    paths.remove(lock).map_err(explain)?;
     Ok(exit::OK)
 }
