@@ -54,16 +54,16 @@ fn two_outputs_have_a_crossover_in_every_form() {
             "time per operation\n\
              software: aes-128-cbc\n\
              offload:  aes-128-cbc, engine afalg",
-            "size    software   offload  software / offload     software      offload    faster\n\
-             16 B    1.604 µs  35.18 µs                0.05  9.512 MiB/s  444.2 KiB/s  software\n\
-             64 B    5.813 µs  36.16 µs                0.16  10.50 MiB/s  1.688 MiB/s  software\n\
-             256 B   22.65 µs  50.16 µs                0.45  10.78 MiB/s  4.867 MiB/s  software\n\
-             1024 B  89.98 µs  73.28 µs                1.23  10.85 MiB/s  13.33 MiB/s   offload\n\
-             8192 B  719.3 µs  364.7 µs                1.97  10.86 MiB/s  21.42 MiB/s   offload",
+            "size    software   offload  software / offload     software      offload       faster\n\
+             16 B    1.604 µs  35.18 µs                0.05  9.512 MiB/s  444.2 KiB/s     software\n\
+             64 B    5.813 µs  36.16 µs                0.16  10.50 MiB/s  1.688 MiB/s     software\n\
+             256 B   22.65 µs  50.16 µs                0.45  10.78 MiB/s  4.867 MiB/s     software\n\
+             1024 B  89.98 µs  73.28 µs                1.23  10.85 MiB/s  13.33 MiB/s  not decided\n\
+             8192 B  719.3 µs  364.7 µs                1.97  10.86 MiB/s  21.42 MiB/s      offload",
             "line of the software: 200.8 ns + 89.81 µs/KiB, within 0.1 %\n\
              line of the offload: 35.01 µs + 41.01 µs/KiB, within 9.8 %",
             "aes-128-cbc, engine afalg is faster than aes-128-cbc from 730 bytes on (95 % interval \
-             665 to 889; measured between 256 and 1024 bytes).\n",
+             613 to 880; measured between 256 and 8192 bytes).\n",
         ],
         "{shown}"
     );
@@ -77,7 +77,15 @@ fn two_outputs_have_a_crossover_in_every_form() {
     let facts = &report["environment"]["extra"];
     let what = "time per operation: aes-128-cbc, engine afalg against aes-128-cbc";
     assert_eq!(facts[format!("{what}: crossover")], "730 B");
-    assert_eq!(facts[format!("{what}: bracket")], "256 B to 1024 B");
+    assert_eq!(facts[format!("{what}: bracket")], "256 B to 8192 B");
+    assert_eq!(facts[format!("{what}: answer")], "from");
+    assert_eq!(facts[format!("{what}: 95 % interval")], "613 B to 880 B");
+    assert_eq!(
+        facts[format!("{what}: software takes less at")],
+        "16 B, 64 B, 256 B"
+    );
+    assert_eq!(facts[format!("{what}: offload takes less at")], "8192 B");
+    assert_eq!(facts[format!("{what}: not decided at")], "1024 B");
     let series = &report["series"][0];
     assert_eq!(series["name"], "aes-128-cbc 16 B: time per operation");
 
@@ -104,19 +112,93 @@ fn what_is_wrong_with_figures_is_said() {
                 Doing aes-256-cbc for 3s on 1024 size blocks: 99000 aes-256-cbc's in 0.12s\n\
                 Doing aes-256-cbc for 3s on 8192 size blocks: 19500 aes-256-cbc's in 0.08s\n\
                 Doing aes-256-cbc for 3s on 16384 size blocks: 9766 aes-256-cbc's in 0.07s\n";
-    let shown = crossover()
+    crossover()
         .args(["--from", &software, "-"])
         .stdin(user)
+        .exits(125)
+        .explains(&[
+            "standard input: the engine devcrypto was not loaded",
+            "aes-256-cbc, without engine devcrypto: no verdict",
+        ]);
+    let loaded = user.replace("Invalid engine \"devcrypto\"", "engine \"devcrypto\" set.");
+    let shown = crossover()
+        .args(["--from", &software, "-"])
+        .stdin(&*loaded)
         .exits(0)
         .text();
     for text in [
-        "Note: standard input: the engine devcrypto was not loaded",
         "at 16384 bytes the throughput it shows is 42.9 times the real one",
-        "aes-256-cbc, without engine devcrypto and aes-256-cbc have 2 sizes in common",
+        "aes-256-cbc, engine devcrypto and aes-256-cbc have 2 sizes in common",
         "only one has: 16, 64, 256, 16384 bytes",
     ] {
         assert!(shown.contains(text), "{text}: {shown}");
     }
+}
+
+/// A table by CPU time, an engine whose every call fails, and software beside other programs.
+#[test]
+fn what_says_nothing_about_an_offload_has_no_verdict() {
+    let files = Files::new();
+    let software = files.write("sw.txt", &elapsed("aes-128-cbc", &SOFTWARE));
+    let refused = |software: &str, offload: &str, says: &[&str]| {
+        let offload = files.write("hw.txt", offload);
+        let _ = crossover()
+            .args(["--from", software, &offload])
+            .exits(125)
+            .explains(says);
+    };
+    let table = "The 'numbers' are in 1000s of bytes per second processed.\n\
+        type             16 bytes     64 bytes    256 bytes   1024 bytes   8192 bytes\n\
+        aes-128-cbc      12500.00k    61000.00k   240000.00k   700000.00k  1310000.00k\n";
+    refused(&software, table, &["no verdict", "Measure with -elapsed"]);
+    // The command above it tells the clock.
+    let command = format!("$ openssl speed -evp aes-128-cbc -elapsed -engine x\n{table}");
+    let offload = files.write("elapsed.txt", &command);
+    let shown = crossover().args(["--from", &software, &offload]).exits(0);
+    assert!(shown.text().contains("offload:  aes-128-cbc"), "{command}");
+    let failed = |message: &str| {
+        let lines = ENGINE
+            .iter()
+            .zip([2871333, 2870950, 2871122, 2871288, 2871100]);
+        let lines = lines.map(|((bytes, _), count)| {
+            format!("+DT:AES-128-CBC:3:{bytes}\n{message}+R:{count}:AES-128-CBC:3.000000\n")
+        });
+        lines.collect::<String>()
+    };
+    refused(
+        &software,
+        &failed("ALG_PERR: cannot bind\n"),
+        &["ALG_PERR: cannot bind"],
+    );
+    refused(&software, &failed(""), &["does not depend on the size"]);
+    let half = elapsed("aes-128-cbc", &SOFTWARE).replace("in 3.00s", "in 1.50s");
+    let (_, half) = half.split_once('\n').unwrap();
+    let half = files.write("half.txt", half);
+    let engine = format!("engine \"afalg\" set.\n{}", elapsed("aes-128-cbc", &ENGINE));
+    refused(&half, &engine, &["had only 50 % of a CPU"]);
+}
+
+/// A table with the names of cores behind its numbers.
+#[test]
+fn labels_behind_numbers_tell_rows_apart() {
+    let files = Files::new();
+    let table = "You have chosen to measure elapsed time instead of user CPU time.\n\
+        type             16 bytes     64 bytes    256 bytes   1024 bytes   8192 bytes\n\
+        aes-128-cbc     170000.00k   480000.00k   870000.00k  1090000.00k  1170000.00k (Cortex-A55)\n\
+        aes-128-cbc     640000.00k  1160000.00k  1620000.00k  1740000.00k  1790000.00k (Cortex-A76)\n";
+    let file = files.write("cores.txt", table);
+    let shown = crossover().args(["--from", &file]).exits(0).text();
+    assert!(
+        shown.contains("software: aes-128-cbc, Cortex-A55\noffload:  aes-128-cbc, Cortex-A76"),
+        "{shown}"
+    );
+    let _ = crossover()
+        .args([
+            "--from",
+            &files.write("cpu.txt", table.split_once('\n').unwrap().1),
+        ])
+        .exits(125)
+        .explains(&["no verdict", "-elapsed"]);
 }
 
 #[test]
@@ -214,9 +296,9 @@ fn each_quantity_of_a_report_has_its_answer() {
         summary,
         "quantity                        software  offload  offload takes less    95 % interval  \
          measured between\n\
-         time per operation         cbc-aes-aesni   virtio        from 32156 B  24026 – 63815 B   \
+         time per operation         cbc-aes-aesni   virtio        from 32156 B  23604 – 50757 B   \
          16384 – 65536 B\n\
-         process CPU per operation  cbc-aes-aesni   virtio         from 4461 B    4033 – 5041 B    \
+         process CPU per operation  cbc-aes-aesni   virtio         from 4461 B    4019 – 4976 B    \
          4096 – 16384 B\n"
     );
     let cpu = "virtio takes less CPU time of its process than cbc-aes-aesni from 4461 bytes on";
@@ -242,7 +324,7 @@ fn what_has_no_curve_is_named() {
     refused(&json, &["other.json", "schema"]);
     let keys = "Doing 2048 bits private rsa's for 10s: 99 2048 bits private RSA's in 9.99s\n";
     refused(&files.write("rsa", keys), &["public keys"]);
-    let many: Vec<_> = (1..=1001).map(|bytes| (bytes, 5)).collect();
+    let many: Vec<_> = (1..=1001).map(|bytes| (bytes, 5000 - bytes)).collect();
     let many = files.write("many", &elapsed("sha1", &many));
     refused(&many, &["many has 1001 sizes of sha1", "1000 are read"]);
     let _ = crossover()

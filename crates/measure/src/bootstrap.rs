@@ -148,7 +148,7 @@ fn interval_with(
 /// The 95 % percentile interval of the numbers that `replicate` draws, expanded for `n` values as
 /// the interval of a median is. Replicates that are not finite numbers are left out; `None` for
 /// fewer than two values, or if half the replicates or more are left out.
-pub fn resampled_interval(
+pub(crate) fn resampled_interval(
     n: usize,
     resamples: usize,
     seed: u64,

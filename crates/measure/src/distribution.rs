@@ -22,7 +22,7 @@ pub(crate) fn normal_quantile(p: f64) -> f64 {
 
 /// The two-sided quantile of Student's t with `freedom` degrees: the t that |T| exceeds with
 /// probability `alpha`.
-pub(crate) fn student_two_sided(alpha: f64, freedom: usize) -> f64 {
+pub fn student_two_sided(alpha: f64, freedom: usize) -> f64 {
     // From here on t and normal differ by less than 0.3 %.
     if freedom > 1000 {
         return normal_quantile(1.0 - alpha / 2.0);

@@ -25,8 +25,9 @@ mod timeline;
 mod unit;
 mod warning;
 
-pub use bootstrap::{Interval, Statistic, resampled_interval};
+pub use bootstrap::{Interval, Statistic};
 pub use comparison::{CompareOptions, Comparison, Pairing, Test, Verdict, noise_floor};
+pub use distribution::student_two_sided;
 pub use environment::{Difference, Environment};
 pub use history::{Change, History, Point, Reading};
 pub use outlier::{OUTLIER_SCORE, modified_z_scores};

@@ -41,6 +41,9 @@ pub struct Measured {
     pub is_wall_clock: bool,
     /// Processes that ran it at once; seconds are those of all together for an operation.
     pub processes: usize,
+    /// User CPU time of the process as a share of the time that passed, where it is least and there
+    /// is much less; None if it is not known or not less.
+    pub used: Option<f64>,
     /// Seconds of an operation, over its size.
     pub curve: Curve,
 }
@@ -101,6 +104,18 @@ pub enum Remark {
     },
     /// Counts were left out: of lines of processes at once, of which some have no end.
     Mixed,
+    /// A run was left out: a library told of an error within it.
+    Trouble {
+        /// Name of its first algorithm.
+        name: String,
+        /// The error.
+        text: String,
+    },
+    /// A curve was left out: its time does not depend on the size.
+    Flat {
+        /// Name of the curve.
+        name: String,
+    },
     /// A size was left out.
     LeftOut {
         /// Name of the curve.
@@ -214,6 +229,17 @@ impl std::fmt::Display for Remark {
                 "lines of several processes are mixed, and some have no end: their counts are left \
                  out, since it is not sure which size they are of. Give the whole output, or run one \
                  process.",
+            ),
+            Self::Trouble { name, text } => write!(
+                f,
+                "{name}: the run is left out, since there is an error within it, and what was \
+                 counted may be calls that failed: {text}"
+            ),
+            Self::Flat { name } => write!(
+                f,
+                "{name}: left out, since its time does not depend on the size: either every call \
+                 failed and nothing was encrypted, or the sizes are too small to tell. Measure \
+                 larger sizes, and look for errors in the output."
             ),
             Self::LeftOut { name, bytes } => write!(
                 f,

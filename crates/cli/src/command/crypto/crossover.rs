@@ -8,7 +8,7 @@ use anyhow::bail;
 use brisk_measure::render::shorten;
 use brisk_measure::{Environment, Report, Series, Unit, render};
 use brisk_tools::crypto::fit::{
-    self, Chosen, Crossover, Metric, Pair, Rejection, Verdict, series_name,
+    self, Chosen, Crossover, Metric, Order, Pair, Verdict, resolution_name, series_name,
 };
 use brisk_tools::crypto::metric;
 
@@ -36,8 +36,6 @@ const MEASURED: [&str; 9] = [
     "seed",
     "through",
 ];
-/// Seed of the intervals: equal figures have equal intervals.
-const SEED: u64 = 0;
 
 /// Find the size from which an offload is worth it.
 ///
@@ -211,7 +209,7 @@ pub(super) struct Found {
 
 impl Found {
     fn of(pair: Pair) -> Self {
-        let crossover = Crossover::of(&pair.software, &pair.offload, SEED);
+        let crossover = Crossover::of(&pair.software, &pair.offload);
         Self { pair, crossover }
     }
 
@@ -233,6 +231,10 @@ fn report(mut report: Report, found: &[Found], notes: &[String]) -> Report {
                     report.series.push(series);
                 }
             }
+            if curve.resolution > 0.0 {
+                let facts = &mut report.environment.extra;
+                facts.insert(resolution_name(&curve.name), curve.resolution.to_string());
+            }
         }
         let crossover = &one.crossover;
         let what = format!(
@@ -242,11 +244,38 @@ fn report(mut report: Report, found: &[Found], notes: &[String]) -> Report {
             crossover.software
         );
         let facts = &mut report.environment.extra;
+        facts.insert(
+            format!("{what}: answer"),
+            crossover.verdict.name().to_owned(),
+        );
+        for order in [
+            Order::Software,
+            Order::Offload,
+            Order::Alike,
+            Order::Undecided,
+        ] {
+            let sizes: Vec<_> = crossover
+                .of_order(order)
+                .map(|size| format!("{size} B"))
+                .collect();
+            if !sizes.is_empty() {
+                facts.insert(format!("{what}: {}", sizes_of(order)), sizes.join(", "));
+            }
+        }
         if let Some(estimate) = crossover.estimate() {
             facts.insert(
                 format!("{what}: crossover"),
                 format!("{:.0} B", estimate.bytes),
             );
+            if let Some(bounds) = estimate.interval {
+                let high = bounds
+                    .high
+                    .map_or("no end".to_owned(), |high| format!("{high:.0} B"));
+                facts.insert(
+                    format!("{what}: 95 % interval"),
+                    format!("{:.0} B to {high}", bounds.low),
+                );
+            }
         }
         if let Some(bracket) = crossover.bracket {
             facts.insert(
@@ -258,6 +287,16 @@ fn report(mut report: Report, found: &[Found], notes: &[String]) -> Report {
     let sentences = found.iter().map(Found::sentence);
     report.notes = sentences.chain(notes.iter().cloned()).collect();
     report
+}
+
+/// Name of the fact with the sizes of an order.
+const fn sizes_of(order: Order) -> &'static str {
+    match order {
+        Order::Software => "software takes less at",
+        Order::Offload => "offload takes less at",
+        Order::Alike => "alike at",
+        Order::Undecided => "not decided at",
+    }
 }
 
 /// The answers for a terminal.
@@ -291,7 +330,7 @@ fn summary(found: &[Found]) -> String {
             one.pair.metric.name().to_owned(),
             shorten(&crossover.software, NAME),
             shorten(&crossover.offload, NAME),
-            answer(&crossover.verdict),
+            answer(crossover),
             interval.unwrap_or_else(unknown),
             bracket.unwrap_or_else(unknown),
         ]
@@ -307,14 +346,18 @@ fn summary(found: &[Found]) -> String {
     render::sheet(&head, rows)
 }
 
-fn answer(verdict: &Verdict) -> String {
-    match verdict {
+fn answer(crossover: &Crossover) -> String {
+    match &crossover.verdict {
         Verdict::From(estimate) => format!("from {:.0} B", estimate.bytes),
         Verdict::UpTo(estimate) => format!("up to {:.0} B", estimate.bytes),
         Verdict::Always { .. } => "at every size".to_owned(),
         Verdict::Never { .. } => "at no size".to_owned(),
-        Verdict::NoDifference => "alike".to_owned(),
-        Verdict::Rejected(Rejection::Undecided(_)) => "not decided".to_owned(),
+        Verdict::Alike => "alike".to_owned(),
+        Verdict::Step { from, .. } => format!("from {from} B (step)"),
+        Verdict::Partly { .. } if crossover.of_order(Order::Undecided).next().is_some() => {
+            "not decided".to_owned()
+        }
+        Verdict::Partly { .. } => "at some sizes".to_owned(),
         Verdict::Rejected(_) => "rejected".to_owned(),
         Verdict::TooFew { .. } => "too few sizes".to_owned(),
     }
@@ -348,9 +391,10 @@ fn section(one: &Found, text: &mut String) {
             row.extend([rate(size.software), rate(size.offload)]);
         }
         let less = match size.order {
-            fit::Order::Software => "software",
-            fit::Order::Offload => "offload",
-            fit::Order::Alike => "alike",
+            Order::Software => "software",
+            Order::Offload => "offload",
+            Order::Alike => "alike",
+            Order::Undecided => "not decided",
         };
         row.push(less.to_owned());
         row

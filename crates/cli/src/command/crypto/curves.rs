@@ -108,6 +108,7 @@ fn of_report(
             place: 0,
             algorithm: None,
             metric,
+            used: None,
             curve,
         }));
     }
@@ -119,11 +120,30 @@ fn of_speed(bytes: &[u8], file: &str, notes: &mut Vec<String>) -> anyhow::Result
     let speed = Speed::parse(&String::from_utf8_lossy(bytes))?;
     let remarks = speed.remarks.iter();
     notes.extend(remarks.map(|remark| format!("{file}: {remark}")));
-    let candidates = speed.measured.into_iter().map(|one| Candidate {
+    // User CPU time is not what an offload takes: no answer is made from it.
+    let (timed, others): (Vec<_>, Vec<_>) = speed
+        .measured
+        .into_iter()
+        .partition(|one| one.is_wall_clock);
+    ensure!(
+        !timed.is_empty(),
+        "no verdict: {}",
+        speed
+            .remarks
+            .iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
+            .join(" ")
+    );
+    for one in others {
+        notes.push(format!("{file}: {} is not compared.", one.curve.name));
+    }
+    let candidates = timed.into_iter().map(|one| Candidate {
         file: String::new(),
         place: 0,
         algorithm: Some(one.algorithm),
         metric: Metric::Time,
+        used: one.used,
         curve: one.curve,
     });
     Ok(candidates.collect())

@@ -1,6 +1,6 @@
 //! From which size on an offload takes less of one quantity, on the safe side. Pure.
 
-use crate::crypto::fit::{Crossover, Order, Rejection, Verdict};
+use crate::crypto::fit::{Crossover, Order, Rejection, Size, Verdict};
 
 /// Where an offload takes less.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,6 +22,8 @@ pub enum Gain {
     Alike,
     /// The figures contradict one another.
     Unclear,
+    /// There are sizes at which the two are not told apart, and the answer depends on these.
+    Undecided,
     /// Nothing was measured.
     Nothing,
 }
@@ -31,9 +33,7 @@ impl Gain {
     #[must_use]
     pub fn of(crossover: &Crossover) -> Self {
         let sizes = &crossover.sizes;
-        let (Some(largest), has) = (sizes.last(), |order| {
-            sizes.iter().any(|size| size.order == order)
-        }) else {
+        let Some(largest) = sizes.last() else {
             return Self::Nothing;
         };
         match &crossover.verdict {
@@ -43,44 +43,47 @@ impl Gain {
                 let interval = interval.map(|bytes| bytes.ceil() as u64);
                 // A measured size at which the offload takes less is as safe as a computed one.
                 let sure = [interval, above].into_iter().flatten().min();
-                return Self::From(sure.unwrap_or(estimate.bytes.ceil() as u64));
+                Self::From(sure.unwrap_or(estimate.bytes.ceil() as u64))
             }
-            Verdict::UpTo(estimate) => {
-                return Self::UpTo {
-                    bytes: estimate.bytes.floor() as u64,
-                };
-            }
-            Verdict::Rejected(
-                Rejection::Changes(_) | Rejection::Contradiction(_) | Rejection::Undecided(_),
-            ) => {
-                return Self::Unclear;
-            }
-            _ => {}
-        }
-        match (has(Order::Software), has(Order::Offload)) {
-            (false, false) => Self::Alike,
-            (true, false) => Self::Never {
+            Verdict::UpTo(estimate) => Self::UpTo {
+                bytes: estimate.bytes.floor() as u64,
+            },
+            Verdict::Always { smallest, .. } => Self::From(*smallest),
+            Verdict::Step { from, .. } => Self::From(*from),
+            Verdict::Never { .. } => Self::Never {
                 largest: largest.bytes,
             },
-            (false, true) => {
-                let first = sizes.iter().find(|size| size.order == Order::Offload);
-                first.map_or(Self::Unclear, |size| Self::From(size.bytes))
+            Verdict::Alike => Self::Alike,
+            Verdict::Rejected(Rejection::Changes(_) | Rejection::Contradiction(_)) => Self::Unclear,
+            Verdict::Partly { .. } | Verdict::Rejected(_) | Verdict::TooFew { .. } => {
+                Self::by_sizes(crossover)
             }
-            (true, true) => match crossover.bracket {
-                Some(bracket) if largest_of(crossover, Order::Offload) >= bracket.high => {
-                    Self::From(bracket.high)
-                }
-                Some(bracket) => Self::UpTo { bytes: bracket.low },
-                None => Self::Unclear,
-            },
         }
     }
-}
 
-fn largest_of(crossover: &Crossover, order: Order) -> u64 {
-    let sizes = crossover.sizes.iter().rev();
-    let mut sizes = sizes.filter(|size| size.order == order);
-    sizes.next().map_or(0, |size| size.bytes)
+    /// By the order of the sizes alone.
+    fn by_sizes(crossover: &Crossover) -> Self {
+        let sizes = &crossover.sizes;
+        let is = |order: Order| move |size: &Size| size.order == order;
+        // From the first size on above which the offload takes less at each.
+        let mut upper = sizes.rsplit(|size| size.order != Order::Offload);
+        if let Some(first) = upper.next().and_then(|upper| upper.first()) {
+            return Self::From(first.bytes);
+        }
+        if sizes.iter().any(is(Order::Undecided)) {
+            return Self::Undecided;
+        }
+        match (
+            sizes.iter().rev().find(|size| size.order == Order::Offload),
+            sizes.iter().any(is(Order::Software)),
+        ) {
+            (Some(last), _) => Self::UpTo { bytes: last.bytes },
+            (None, true) => Self::Never {
+                largest: sizes.last().map_or(0, |size| size.bytes),
+            },
+            (None, false) => Self::Alike,
+        }
+    }
 }
 
 #[cfg(test)]
@@ -92,7 +95,7 @@ mod tests {
     #[test]
     fn a_gain_is_on_the_safe_side() {
         let of = |software: Times, offload: Times| {
-            let found = Crossover::of(&curve("s", software), &curve("o", offload), 0);
+            let found = Crossover::of(&curve("s", software), &curve("o", offload));
             (Gain::of(&found), found)
         };
         let (gain, found) = of(GENERIC, VIRTIO_TIMES);
@@ -117,10 +120,9 @@ mod tests {
         let nothing = Crossover::of(
             &Curve {
                 name: "s".into(),
-                points: Vec::new(),
+                ..Curve::default()
             },
             &curve("o", GENERIC),
-            0,
         );
         assert_eq!(Gain::of(&nothing), Gain::Nothing);
         // Few sizes have no line, and an order.
@@ -128,7 +130,7 @@ mod tests {
             points: curve.points[3..].to_vec(),
             ..curve
         };
-        let few = Crossover::of(&few(curve("s", GENERIC)), &few(curve("o", VIRTIO_TIMES)), 0);
+        let few = Crossover::of(&few(curve("s", GENERIC)), &few(curve("o", VIRTIO_TIMES)));
         assert_eq!(Gain::of(&few), Gain::From(16384));
     }
 }

@@ -288,6 +288,13 @@ fn from(question: &Question<'_>) -> Result<u64, NoSize> {
                 );
                 return no(text, true);
             }
+            (Gain::Undecided, _) => {
+                missing = missing.or(Some(format!(
+                    "No recommendation: whether the offload takes less {} is not decided at every \
+                     size. Measure more rounds, on an idle machine.",
+                    what(*metric)
+                )));
+            }
             (Gain::Unclear, _) => {
                 missing = missing.or(Some(format!(
                     "No recommendation: from which size on the offload takes less {} is not clear. \

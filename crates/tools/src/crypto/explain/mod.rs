@@ -261,6 +261,13 @@ impl<'a> Subject<'a> {
         all
     }
 
+    /// The driver that is chosen, if it is not known where it runs.
+    fn unknown(&self) -> Option<&'a Driver> {
+        let chosen = kernel::chosen(self.implementations())?;
+        let is_unknown = self.runs(chosen).place == Place::Unknown;
+        (is_unknown && chosen.is_async == Some(true)).then_some(chosen)
+    }
+
     /// See [`offload`].
     fn offload(&self) -> Option<&'a Driver> {
         let all = self.offloads();

@@ -2,7 +2,8 @@
 
 use super::fallback;
 use super::openssl;
-use super::{Outcome, Route, Step, Subject};
+use super::{Answer, Outcome, Route, Step, Subject, explain};
+use crate::crypto::Algorithm;
 use crate::crypto::kernel::{Driver, State};
 use crate::crypto::list::{Consumer, May, Place, needs_admin, restriction};
 use crate::lint::Fix;
@@ -118,6 +119,13 @@ fn device(subject: &Subject<'_>) -> Outcome {
     if let Some(driver) = all_offloads(subject).first() {
         return Outcome::yes(format!("/proc/crypto: {} runs on one", driver.driver));
     }
+    if let Some(driver) = subject.unknown() {
+        return Outcome::unknown(format!(
+            "/proc/crypto: {} of {} has the highest priority, {}, and is chosen; on which device it \
+             runs, if on one, is not known",
+            driver.driver, driver.module, driver.priority
+        ));
+    }
     Outcome::no(
         "/sys/bus/virtio, pci and platform; /proc/crypto: none",
         "There is no device that does cryptography.",
@@ -202,14 +210,47 @@ fn algorithm(subject: &Subject<'_>) -> Outcome {
     let mut names: Vec<_> = others.iter().map(|driver| &*driver.name).collect();
     names.sort_unstable();
     names.dedup();
+    // `kernel` is what is built in, and no driver's name.
+    let driver = match &*first.module {
+        "kernel" => &first.driver,
+        module => module,
+    };
+    let usable = |other: &&&str| is_instead(subject, other);
+    let others: Vec<_> = names.iter().filter(usable).copied().collect();
+    let fix = match others.is_empty() {
+        true => {
+            "keep to the CPU: what the driver has is weaker, for something else, or refused by \
+                 the consumer"
+                .to_owned()
+        }
+        false => format!("use an algorithm that it has: {}", others.join(", ")),
+    };
     Outcome::no(
-        format!("/proc/crypto: {} has {}", first.module, names.join(", ")),
-        format!("The driver {} does not have {name}.", first.module),
-        advice(format!(
-            "use an algorithm that it has: {}",
-            names.join(", ")
-        )),
+        format!("/proc/crypto: {driver} has {}", names.join(", ")),
+        format!("The driver {driver} does not have {name}."),
+        advice(fix),
     )
+}
+
+/// Whether an algorithm of a driver can take the place of the one that is asked for: it is not
+/// weaker, and the consumer gets the device by it.
+fn is_instead(subject: &Subject<'_>, name: &str) -> bool {
+    let Some(algorithm) = Algorithm::find(name) else {
+        return false;
+    };
+    let rank = |name: &str| match name.split('(').next() {
+        Some("xts" | "gcm" | "ccm" | "rfc7539") => 2,
+        Some("ecb") => 0,
+        _ => 1,
+    };
+    let is_weaker = rank(name) < rank(subject.algorithm.kernel);
+    let is_alike = algorithm.kind == subject.algorithm.kind;
+    let other = Subject {
+        algorithm,
+        trial: None,
+        ..*subject
+    };
+    is_alike && !is_weaker && explain(&other).is_used != Answer::No
 }
 
 fn self_test(subject: &Subject<'_>) -> Outcome {

@@ -1,9 +1,12 @@
 //! Compares two implementations over the size of the data.
 
+use super::interval::Interval;
 use super::line::{Line, Lines};
+use super::order;
+use super::scatter::{self, Scatter};
 use super::sizes::{self, Order, Size};
+use super::step::Step;
 use super::verdict::{Beyond, Bounds, Bracket, Estimate, Rejection, Verdict};
-use super::{order, resampled};
 use crate::crypto::Curve;
 
 /// Fewest sizes that two implementations must have in common.
@@ -32,23 +35,36 @@ pub struct Crossover {
 
 impl Crossover {
     /// Compares two implementations. Sizes and samples that are no times (0, not a number, not
-    /// finite) are left out. `seed` chooses the resamples.
+    /// finite) are left out.
     #[must_use]
-    pub fn of(software: &Curve, offload: &Curve, seed: u64) -> Self {
+    pub fn of(software: &Curve, offload: &Curve) -> Self {
         let found = sizes::common(software, offload);
-        let sizes = found.sizes;
-        let changes = order::changes(&sizes);
+        let mut sizes = found.sizes;
         let has_enough = sizes.len() >= FEWEST;
         let lines = has_enough.then(|| Lines::through(&sizes)).flatten();
+        let step = lines
+            .as_ref()
+            .and_then(|lines| Step::of(&sizes, &lines.offload));
+        let scatters = scatters(&sizes, [software, offload], lines.as_ref(), step.as_ref());
+        let [of_software, of_offload] = &scatters;
+        let number = sizes.len();
+        for size in &mut sizes {
+            size.order = scatter::order(&size.samples, of_software, of_offload, number);
+        }
+        let changes = order::changes(&sizes);
         let verdict = match &lines {
-            None => Verdict::TooFew { sizes: sizes.len() },
+            None => Verdict::TooFew { sizes: number },
             Some(lines) => {
-                let names = [&*software.name, &offload.name];
+                let spreads = of_software.point.zip(of_offload.point);
                 Judge {
                     sizes: &sizes,
                     lines,
-                    names,
-                    seed,
+                    names: [&software.name, &offload.name],
+                    interval: spreads.map(|(one, other)| Interval {
+                        lines,
+                        spreads: [one, other],
+                    }),
+                    step: step.as_ref(),
                 }
                 .verdict(&changes)
             }
@@ -85,6 +101,37 @@ impl Crossover {
             _ => None,
         }
     }
+
+    /// The sizes at which the order is this one, in bytes.
+    pub fn of_order(&self, order: Order) -> impl Iterator<Item = u64> {
+        let sizes = self.sizes.iter().filter(move |size| size.order == order);
+        sizes.map(|size| size.bytes)
+    }
+}
+
+/// How well the times of both are known.
+fn scatters(
+    sizes: &[Size],
+    curves: [&Curve; 2],
+    lines: Option<&Lines>,
+    step: Option<&Step>,
+) -> [Scatter; 2] {
+    let samples = |of: fn(&Size) -> &[f64]| sizes.iter().map(of).collect::<Vec<_>>();
+    let [software, offload] = curves;
+    [
+        Scatter::of(
+            &samples(|size| &size.samples.software),
+            software.resolution,
+            lines.map(|lines| &lines.software),
+            None,
+        ),
+        Scatter::of(
+            &samples(|size| &size.samples.offload),
+            offload.resolution,
+            lines.map(|lines| &lines.offload),
+            step,
+        ),
+    ]
 }
 
 struct Judge<'a> {
@@ -92,11 +139,16 @@ struct Judge<'a> {
     lines: &'a Lines,
     /// Of the software and of the offload.
     names: [&'a str; 2],
-    seed: u64,
+    /// What the lines leave open; None if nothing tells.
+    interval: Option<Interval<'a>>,
+    step: Option<&'a Step>,
 }
 
 impl Judge<'_> {
     fn verdict(&self, changes: &[Bracket]) -> Verdict {
+        if let Some(step) = self.step.and_then(|step| self.step(step)) {
+            return step;
+        }
         match changes {
             [] => self.without_change(),
             [bracket] => self.with_change(*bracket),
@@ -104,17 +156,29 @@ impl Judge<'_> {
         }
     }
 
+    /// A step, if the measured order is that of one.
+    fn step(&self, step: &Step) -> Option<Verdict> {
+        let (small, large) = self.sizes.split_at(step.below);
+        let is_usual = |size: &Size| size.order != Order::Offload;
+        let is_faster = |size: &Size| size.order == Order::Offload;
+        let first = large.iter().position(is_faster)?;
+        let (open, large) = large.split_at(first);
+        let is_open = open.iter().all(|size| size.order == Order::Undecided);
+        let is_step = is_open && small.iter().all(is_usual) && large.iter().all(is_faster);
+        is_step.then_some(Verdict::Step {
+            up_to: small.last()?.bytes,
+            from: large.first()?.bytes,
+        })
+    }
+
     fn without_change(&self) -> Verdict {
-        let first = self.sizes.iter().find(|size| size.order != Order::Alike);
-        let (Some(first), Some(smallest), Some(largest)) =
-            (first, self.sizes.first(), self.sizes.last())
-        else {
-            return Verdict::NoDifference;
+        let (Some(smallest), Some(largest)) = (self.sizes.first(), self.sizes.last()) else {
+            return Verdict::TooFew { sizes: 0 };
         };
         let (smallest, largest) = (smallest.bytes, largest.bytes);
-        let is_described = self.rejection().is_none();
-        let crossing = self.lines.cross().filter(|_| is_described);
-        if first.order == Order::Offload {
+        let all = |order| self.sizes.iter().all(|size| size.order == order);
+        let crossing = self.lines.cross().filter(|_| self.rejection().is_none());
+        if all(Order::Offload) {
             let below = crossing.filter(|bytes| *bytes < smallest as f64);
             let below = below.map(|bytes| self.estimate(bytes));
             // One that may as well be at no size at all is none.
@@ -124,15 +188,34 @@ impl Judge<'_> {
                 below: below.filter(is_sure),
             };
         }
-        let is_dearer = self.lines.software.per_byte > self.lines.offload.per_byte;
-        let crossing = crossing.filter(|_| is_dearer);
-        let beyond = match crossing {
-            Some(bytes) if bytes > largest as f64 => Beyond::Crosses(self.estimate(bytes)),
-            Some(bytes) => return Verdict::Rejected(Rejection::Undecided(self.estimate(bytes))),
-            None if is_described => Beyond::Parallel,
-            None => Beyond::Unknown,
-        };
-        Verdict::Never { largest, beyond }
+        if all(Order::Software) {
+            let beyond = self.beyond(crossing, largest);
+            return Verdict::Never { largest, beyond };
+        }
+        if all(Order::Alike) {
+            return Verdict::Alike;
+        }
+        let is_among = |bytes: &f64| (smallest as f64..=largest as f64).contains(bytes);
+        let has_decided = !all(Order::Undecided);
+        let crossing = crossing.filter(|bytes| has_decided && is_among(bytes));
+        Verdict::Partly {
+            crossing: crossing.map(|bytes| self.estimate(bytes)),
+        }
+    }
+
+    /// What the lines say of sizes above the largest, where software is faster.
+    fn beyond(&self, crossing: Option<f64>, largest: u64) -> Beyond {
+        if self.rejection().is_some() {
+            return Beyond::Unknown;
+        }
+        let never = self.interval.as_ref().is_some_and(Interval::costs_no_less);
+        match crossing.map(|bytes| self.estimate(bytes)) {
+            _ if never => Beyond::Parallel,
+            Some(estimate) if estimate.bytes > largest as f64 && estimate.interval.is_some() => {
+                Beyond::Crosses(estimate)
+            }
+            _ => Beyond::Open,
+        }
     }
 
     fn with_change(&self, bracket: Bracket) -> Verdict {
@@ -173,7 +256,7 @@ impl Judge<'_> {
     fn estimate(&self, bytes: f64) -> Estimate {
         Estimate {
             bytes,
-            interval: resampled::interval(self.sizes, self.lines, self.seed),
+            interval: self.interval.as_ref().and_then(|one| one.around(bytes)),
         }
     }
 }

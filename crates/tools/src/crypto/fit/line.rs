@@ -15,8 +15,34 @@ pub struct Line {
     /// How far the points are from the line, as shares of themselves, in the order of the points;
     /// above 0 where a point took longer than the line says.
     pub residuals: Vec<f64>,
-    /// How much each point draws the line to itself, from 0 to 1.
-    pub(super) leverages: Vec<f64>,
+    pub(super) shape: Shape,
+}
+
+/// What the variance of a line depends on, in units of its largest size and its largest time.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Shape {
+    /// Largest size, in bytes.
+    pub(super) unit: f64,
+    /// Largest time, in seconds.
+    pub(super) second: f64,
+    /// Sum of the weights.
+    total: f64,
+    /// Weighted mean of the sizes.
+    pub(super) mean: f64,
+    /// Their weighted variance.
+    spread: f64,
+}
+
+impl Shape {
+    /// Variance of the slope, where that of a point is 1.
+    pub(super) fn of_slope(self) -> f64 {
+        1.0 / (self.total * self.spread)
+    }
+
+    /// Variance of the line at a size.
+    pub(super) fn variance(self, at: f64) -> f64 {
+        1.0 / self.total + (at - self.mean).powi(2) * self.of_slope()
+    }
 }
 
 /// Lines of both implementations.
@@ -57,15 +83,17 @@ impl Line {
         let fixed = (mean_seconds - slope * mean_bytes) * second;
         let at = |one: &At| fixed + per_byte * one.bytes;
         let residuals = points.iter().map(|one| 1.0 - at(one) / one.seconds);
-        let leverages = points.iter().map(|one| {
-            let distance = (bytes(one) - mean_bytes).powi(2) / spread;
-            weight(one) / total * (1.0 + distance)
-        });
         let line = Self {
             fixed,
             per_byte,
             residuals: residuals.collect(),
-            leverages: leverages.collect(),
+            shape: Shape {
+                unit,
+                second,
+                total,
+                mean: mean_bytes,
+                spread,
+            },
         };
         let numbers = line.residuals.iter().chain([&line.fixed, &line.per_byte]);
         let are_finite = numbers.into_iter().all(|number| number.is_finite());
@@ -91,16 +119,6 @@ impl Line {
     #[must_use]
     pub fn holds(&self) -> bool {
         self.residual() <= TOLERANCE
-    }
-
-    /// Residuals as they would be if the points had not drawn the line to themselves, around 0.
-    pub(super) fn errors(&self) -> Vec<f64> {
-        let pairs = self.residuals.iter().zip(&self.leverages);
-        // A point whose leverage is 1 is on the line, and says nothing.
-        let raw = pairs.map(|(residual, leverage)| residual / (1.0 - leverage).max(0.05).sqrt());
-        let raw: Vec<f64> = raw.collect();
-        let mean = raw.iter().sum::<f64>() / raw.len().max(1) as f64;
-        raw.iter().map(|error| error - mean).collect()
     }
 }
 

@@ -3,12 +3,12 @@
 use super::sizes::{Order, Size};
 use super::verdict::Bracket;
 
-/// Between which sizes the faster one changes. Sizes at which neither is faster are passed over, so
-/// that a bracket may have them inside.
+/// Between which sizes the faster one changes. Sizes that are alike or not decided are passed over,
+/// so that a bracket may have them inside.
 pub(super) fn changes(sizes: &[Size]) -> Vec<Bracket> {
     let decided: Vec<&Size> = sizes
         .iter()
-        .filter(|size| size.order != Order::Alike)
+        .filter(|size| matches!(size.order, Order::Software | Order::Offload))
         .collect();
     let pairs = decided
         .windows(2)

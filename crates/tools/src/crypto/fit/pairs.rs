@@ -4,6 +4,11 @@ use crate::crypto::Curve;
 
 use super::report::{METRICS, Metric};
 
+/// In the name of a curve whose engine was not loaded.
+const WITHOUT: &str = "without engine";
+/// Least share of a CPU that software has to have had.
+const ITS_OWN: f64 = 0.8;
+
 /// A curve of a file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Candidate {
@@ -15,6 +20,8 @@ pub struct Candidate {
     pub algorithm: Option<String>,
     /// Quantity.
     pub metric: Metric,
+    /// CPU time as a share of the time that passed, where it is known to be much less.
+    pub used: Option<f64>,
     /// Curve.
     pub curve: Curve,
 }
@@ -40,7 +47,7 @@ pub struct Chosen<'a> {
 }
 
 /// Curves that cannot be paired.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PairError {
     /// A name is none.
@@ -66,6 +73,36 @@ pub enum PairError {
          both"
     )]
     One(String),
+    /// The two did not do the same work.
+    #[error("{software} and {offload} are not compared: {what}. Measure both alike{more}")]
+    Different {
+        /// Name of the software.
+        software: String,
+        /// Name of the offload.
+        offload: String,
+        /// What differs.
+        what: &'static str,
+        /// What else there is.
+        more: &'static str,
+    },
+    /// The software did not have a CPU for itself.
+    #[error(
+        "{name}: no verdict, since this software had only {:.0} % of a CPU: the time that passed is \
+         not what it takes. End other programs, and measure again with -elapsed",
+        .used * 100.0
+    )]
+    Busy {
+        /// Its name.
+        name: String,
+        /// The share of a CPU.
+        used: f64,
+    },
+    /// The offload's engine was not loaded.
+    #[error(
+        "{0}: no verdict, since openssl did not load the engine and measured its own software: this \
+         side is no offload. See openssl engine -t; OpenSSL 4 has no engines"
+    )]
+    NotLoaded(String),
     /// Those that were named have nothing in common.
     #[error("{software} and {offload} have no algorithm in common")]
     NothingInCommon {
@@ -89,15 +126,26 @@ impl Candidate {
 
     fn is_of_algorithm(&self, other: &Self) -> bool {
         match (&self.algorithm, &other.algorithm) {
-            (Some(a), Some(b)) => a.eq_ignore_ascii_case(b),
+            // Without -evp it is "aes-128 cbc".
+            (Some(a), Some(b)) => {
+                let plain = |name: &str| name.to_ascii_lowercase().replace(' ', "-");
+                plain(a) == plain(b)
+            }
             _ => true,
         }
+    }
+
+    /// What its name says of how many processes it ran in, and in which direction.
+    fn manner(&self) -> (Option<&str>, bool) {
+        let mut parts = self.curve.name.split(", ");
+        let processes = parts.clone().find(|part| part.ends_with(" processes"));
+        (processes, parts.any(|part| part == "decryption"))
     }
 
     /// Whether its name says that it is no software of openssl's own.
     fn is_elsewhere(&self) -> bool {
         let is_of = |word: &&str| self.has_in_name(word);
-        !self.has_in_name("without engine") && ["engine", "provider"].iter().any(is_of)
+        !self.has_in_name(WITHOUT) && ["engine", "provider"].iter().any(is_of)
     }
 }
 
@@ -135,7 +183,14 @@ fn of_one_metric(all: &[&Candidate], chosen: Chosen<'_>) -> Result<Vec<Pair>, Pa
         let partners: Vec<_> = partners.collect();
         match partners[..] {
             [] => {}
-            [partner] => pairs.push(pair(one, partner)),
+            [partner] => {
+                let are_named = chosen.software.is_some() && chosen.offload.is_some();
+                if !are_named && !one.is_of_algorithm(partner) {
+                    let more = "; or name the two with --software and --offload";
+                    return Err(different(one, partner, "the algorithms differ", more));
+                }
+                pairs.push(pair(one, partner)?);
+            }
             _ => return Err(PairError::Unclear { known: known(all) }),
         }
     }
@@ -239,7 +294,47 @@ fn known(all: &[&Candidate]) -> String {
     names.collect::<Vec<_>>().join(", ")
 }
 
-fn pair(software: &Candidate, offload: &Candidate) -> Pair {
+fn different(
+    software: &Candidate,
+    offload: &Candidate,
+    what: &'static str,
+    more: &'static str,
+) -> PairError {
+    PairError::Different {
+        software: software.curve.name.clone(),
+        offload: offload.curve.name.clone(),
+        what,
+        more,
+    }
+}
+
+fn pair(software: &Candidate, offload: &Candidate) -> Result<Pair, PairError> {
+    let (one, other) = (software.manner(), offload.manner());
+    if one.0 != other.0 {
+        return Err(different(
+            software,
+            offload,
+            "their numbers of processes differ",
+            "",
+        ));
+    }
+    if one.1 != other.1 {
+        return Err(different(
+            software,
+            offload,
+            "one encrypts, and the other decrypts",
+            "",
+        ));
+    }
+    if offload.has_in_name(WITHOUT) {
+        return Err(PairError::NotLoaded(offload.curve.name.clone()));
+    }
+    if let Some(used) = software.used.filter(|used| *used < ITS_OWN) {
+        return Err(PairError::Busy {
+            name: software.curve.name.clone(),
+            used,
+        });
+    }
     let mut pair = Pair {
         metric: software.metric,
         software: software.curve.clone(),
@@ -250,7 +345,7 @@ fn pair(software: &Candidate, offload: &Candidate) -> Pair {
         a.push_str(&format!(" ({})", software.file));
         b.push_str(&format!(" ({})", offload.file));
     }
-    pair
+    Ok(pair)
 }
 
 #[cfg(test)]
@@ -263,9 +358,10 @@ mod tests {
             place,
             algorithm: (!algorithm.is_empty()).then(|| algorithm.to_owned()),
             metric: Metric::Time,
+            used: None,
             curve: Curve {
                 name: name.into(),
-                points: Vec::new(),
+                ..Curve::default()
             },
         }
     }
@@ -305,7 +401,32 @@ mod tests {
             "only what both have"
         );
         let other = [all[0].clone(), candidate(1, "sha256", "sha256")];
-        assert_eq!(paired(&other, Chosen::default()), "aes-128-cbc | sha256");
+        let refused = paired(&other, Chosen::default());
+        assert!(refused.contains("the algorithms differ"), "{refused}");
+        let both = Chosen {
+            software: Some("aes-128-cbc"),
+            offload: Some("sha256"),
+        };
+        assert_eq!(paired(&other, both), "aes-128-cbc | sha256");
+        for (name, what) in [
+            (
+                "aes-128-cbc, engine x, 4 processes",
+                "their numbers of processes differ",
+            ),
+            (
+                "aes-128-cbc, engine x, decryption",
+                "one encrypts, and the other decrypts",
+            ),
+        ] {
+            let other = [all[0].clone(), candidate(1, "aes-128-cbc", name)];
+            let refused = paired(&other, Chosen::default());
+            assert!(refused.contains(what), "{refused}");
+        }
+        let old = [
+            candidate(0, "aes-128 cbc", "a"),
+            candidate(1, "aes-128-cbc", "b"),
+        ];
+        assert_eq!(paired(&old, Chosen::default()), "a | b");
         let three = [all[0].clone(), all[2].clone(), candidate(2, "x", "x")];
         assert!(paired(&three, Chosen::default()).contains("name them with --software"));
     }

@@ -40,6 +40,22 @@ impl Metric {
         }
     }
 
+    /// To take less of it, and more: of a size.
+    pub(super) fn words(self) -> [&'static str; 2] {
+        match self {
+            Self::Time => ["faster", "slower"],
+            Self::ProcessCpu => [
+                "less CPU time of its process",
+                "more CPU time of its process",
+            ],
+            Self::SystemCpu => ["less CPU time of the system", "more CPU time of the system"],
+            Self::WholeSystemCpu => [
+                "less CPU time of the whole system",
+                "more CPU time of the whole system",
+            ],
+        }
+    }
+
     /// What it is to take less of it: a verb.
     pub(super) fn less(self) -> &'static str {
         match self {
@@ -103,9 +119,13 @@ pub fn curves_of_report(report: &Report, metric: Metric) -> Result<Vec<Curve>, C
     let curves = order.into_iter().filter_map(|name| {
         let sizes = all.remove(name)?.into_iter();
         let points = sizes.map(|(bytes, seconds)| Point { bytes, seconds });
+        let resolution = report.environment.extra.get(&resolution_name(name));
+        let resolution = resolution.and_then(|share| share.parse().ok());
+        let is_share = |share: &f64| (0.0..1.0).contains(share);
         Some(Curve {
             name: name.to_owned(),
             points: points.collect(),
+            resolution: resolution.filter(is_share).unwrap_or(0.0),
         })
     });
     Ok(curves.collect())
@@ -116,6 +136,12 @@ fn named(series: &Series) -> Option<(Named<'_>, Metric)> {
     let named = Named::of(&series.name).filter(|named| named.bytes > 0)?;
     let metric = METRICS.into_iter().find(|one| one.name() == named.metric)?;
     Some((named, metric))
+}
+
+/// Name of the fact with the step of a curve's clock, as a share of its times.
+#[must_use]
+pub fn resolution_name(implementation: &str) -> String {
+    format!("{implementation}: step of the clock")
 }
 
 /// Name of the series of a size.
@@ -146,7 +172,7 @@ mod tests {
         let mut warm = Series::of_values(name(64, Metric::Time), Unit::Seconds, [3.0, 4.0]);
         warm.samples.insert(0, Sample::warmup(0, 9.0));
         warm.samples[2] = Sample::measured(2, f64::NAN);
-        let all = report(vec![
+        let mut all = report(vec![
             warm,
             Series::of_values(name(16, Metric::Time), Unit::Seconds, [1.0, 2.0]),
             Series::of_values(name(128, Metric::Time), Unit::Seconds, []),
@@ -154,6 +180,8 @@ mod tests {
             Series::of_values("boot", Unit::Seconds, [7.0]),
             Series::of_values("x 0 B: time per operation", Unit::Bytes, [7.0]),
         ]);
+        let extra = &mut all.environment.extra;
+        extra.insert(resolution_name("cbc (aes) 2 B: x"), "0.01".into());
         let curves = curves_of_report(&all, Metric::Time).unwrap();
         let point = |bytes, seconds: &[f64]| Point {
             bytes,
@@ -162,6 +190,7 @@ mod tests {
         let expected = Curve {
             name: "cbc (aes) 2 B: x".into(),
             points: vec![point(16, &[1.0, 2.0]), point(64, &[3.0])],
+            resolution: 0.01,
         };
         assert_eq!(curves, [expected]);
         assert_eq!(curves_of_report(&all, Metric::SystemCpu), Ok(Vec::new()));

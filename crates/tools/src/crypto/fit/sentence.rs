@@ -3,7 +3,8 @@
 use super::crossover::{Crossover, FEWEST};
 use super::line::TOLERANCE;
 use super::report::Metric;
-use super::sizes::Order;
+use super::scatter::ALIKE;
+use super::sizes::{Order, Size};
 use super::verdict::{Beyond, Bounds, Bracket, Estimate, Rejection, Verdict};
 
 impl Crossover {
@@ -17,20 +18,20 @@ impl Crossover {
         let less = metric.less();
         match &self.verdict {
             Verdict::From(estimate) => format!(
-                "{offload} {less} than {software} from {} on{}.",
+                "{offload} {less} than {software} from {} on{}.{}",
                 bytes(estimate.bytes),
-                self.around(estimate)
+                self.around(estimate),
+                self.outside()
             ),
             Verdict::UpTo(estimate) => format!(
-                "{offload} {less} than {software} up to {} only{}.",
+                "{offload} {less} than {software} up to {} only{}.{}",
                 bytes(estimate.bytes),
-                self.around(estimate)
+                self.around(estimate),
+                self.outside()
             ),
             Verdict::Always { smallest, below } => {
-                let differ = self.sizes.iter().all(|size| size.order != Order::Alike);
-                let whether = if differ { "" } else { " at which they differ" };
                 let first = format!(
-                    "{offload} {less} than {software} at every size measured{whether}, from {} on.",
+                    "{offload} {less} than {software} at every size measured, from {} on.",
                     bytes(*smallest as f64)
                 );
                 below.map_or(first.clone(), |below| {
@@ -38,10 +39,25 @@ impl Crossover {
                 })
             }
             Verdict::Never { largest, beyond } => self.never(*largest, *beyond, metric),
-            Verdict::NoDifference => format!(
-                "{offload} and {software} do not differ at any of {} common sizes.",
-                self.sizes.len()
+            Verdict::Alike => format!(
+                "{offload} and {software} are alike at each of {} common sizes: they differ by less \
+                 than {:.0} %.",
+                self.sizes.len(),
+                ALIKE * 100.0
             ),
+            Verdict::Step { up_to, from } => {
+                let [more, _] = metric.words();
+                let usual = self.sizes.iter().filter(|size| size.bytes <= *up_to);
+                let below = match usual.clone().any(|size| size.order == Order::Software) {
+                    true => "it costs what software costs, and a little more for the way",
+                    false => "the two are alike",
+                };
+                format!(
+                    "{offload} leaves small data to software: up to {up_to} bytes {below}; {more} \
+                     than {software} from {from} bytes on. The threshold is between these sizes."
+                )
+            }
+            Verdict::Partly { crossing } => self.partly(*crossing, metric),
             Verdict::Rejected(rejection) => self.rejected(rejection, metric),
             Verdict::TooFew { sizes } => format!(
                 "{offload} and {software} have {sizes} sizes in common, which are too few for a \
@@ -59,6 +75,11 @@ impl Crossover {
             Beyond::Crosses(estimate) => extrapolation(&estimate),
             Beyond::Parallel => {
                 "Larger ones will not change that: a byte costs the offload no less.".to_owned()
+            }
+            Beyond::Open => {
+                "Whether it is for larger ones is not known: the lines may cross there, or not. \
+                 Measure larger sizes."
+                    .to_owned()
             }
             Beyond::Unknown => {
                 "Of larger ones nothing can be said: the times are not on lines.".to_owned()
@@ -86,9 +107,14 @@ impl Crossover {
                     residual.abs() * 100.0,
                     TOLERANCE * 100.0
                 );
-                if let Some(bracket) = self.bracket {
-                    let what = format!(" The order changes {}.", between(bracket));
-                    text.push_str(&what);
+                text.push(' ');
+                match self.bracket {
+                    Some(bracket) => {
+                        let what = format!("The order changes {}.", between(bracket));
+                        text.push_str(&what);
+                        text.push_str(&self.outside());
+                    }
+                    None => text.push_str(&self.segments(metric)),
                 }
                 text
             }
@@ -101,11 +127,6 @@ impl Crossover {
                     places.join(", ")
                 )
             }
-            Rejection::Undecided(estimate) => format!(
-                "Not decided: the lines cross at {}, and there the two are not told apart: measure \
-                 more rounds.",
-                bytes(estimate.bytes)
-            ),
             Rejection::Contradiction(estimate) => {
                 let lines = match estimate.bytes.is_finite() {
                     true => format!("cross at {}", bytes(estimate.bytes)),
@@ -117,6 +138,87 @@ impl Crossover {
                      they {lines}, and the order changes {bracket}."
                 )
             }
+        }
+    }
+
+    /// The answer of each size, where there is none for all.
+    fn partly(&self, crossing: Option<Estimate>, metric: Metric) -> String {
+        let mut text = self.segments(metric);
+        if let Some(estimate) = crossing {
+            let interval = estimate.interval;
+            let interval = interval.map_or_else(String::new, |bounds| {
+                format!(" (95 % interval {})", span(bounds))
+            });
+            let what = format!(" The lines cross at {}{interval}.", bytes(estimate.bytes));
+            text.push_str(&what);
+        }
+        text
+    }
+
+    /// The order of the sizes, those with the same one after another together; and what decides the
+    /// others.
+    fn segments(&self, metric: Metric) -> String {
+        let Self {
+            software, offload, ..
+        } = self;
+        let [less, more] = metric.words();
+        let runs = self.sizes.chunk_by(|one, other| one.order == other.order);
+        let parts = runs.filter_map(|run| {
+            let (first, last) = (run.first()?, run.last()?);
+            let what = match first.order {
+                Order::Software => more,
+                Order::Offload => less,
+                Order::Alike => "alike",
+                Order::Undecided => "not decided",
+            };
+            Some(match first.bytes == last.bytes {
+                true => format!("{what} at {}", first.bytes),
+                false => format!("{what} from {} to {}", first.bytes, last.bytes),
+            })
+        });
+        let parts: Vec<String> = parts.collect();
+        let undecided = self.of_order(Order::Undecided).count();
+        if undecided == self.sizes.len() {
+            return format!(
+                "Not decided: {offload} and {software} are not told apart at any of {undecided} \
+                 common sizes. {}",
+                self.remedy()
+            );
+        }
+        let sentence = format!("{offload} against {software}: {} bytes.", parts.join(", "));
+        match undecided {
+            0 => sentence,
+            _ => format!("{sentence} {}", self.remedy()),
+        }
+    }
+
+    /// What decides more sizes.
+    fn remedy(&self) -> &'static str {
+        let is_single = |size: &Size| size.is_single();
+        match self.sizes.iter().any(is_single) {
+            true => {
+                "One run does not show what runs differ by: several of each decide more, in turn, \
+                 each with its lines in the same file."
+            }
+            false => "More rounds, on an idle machine, decide more.",
+        }
+    }
+
+    /// Sizes outside the bracket that are not decided.
+    fn outside(&self) -> String {
+        let Some(bracket) = self.bracket else {
+            return String::new();
+        };
+        let undecided = self.of_order(Order::Undecided);
+        let outside = undecided.filter(|bytes| *bytes < bracket.low || *bytes > bracket.high);
+        let outside: Vec<String> = outside.map(|bytes| bytes.to_string()).collect();
+        match outside.is_empty() {
+            true => String::new(),
+            false => format!(
+                " By its own times it is not decided at {} bytes. {}",
+                outside.join(", "),
+                self.remedy()
+            ),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use brisk_measure::{Interval, Series, Statistic, Summary, Unit};
+use brisk_measure::Statistic;
 
 use crate::crypto::Curve;
 
@@ -16,8 +16,10 @@ pub enum Order {
     Software,
     /// The offload.
     Offload,
-    /// Neither: the medians are equal, or their 95 % intervals overlap.
+    /// Neither: they are within [`ALIKE`](super::ALIKE) of one another, surely.
     Alike,
+    /// The two are not told apart.
+    Undecided,
 }
 
 /// Two implementations at one size.
@@ -29,7 +31,7 @@ pub struct Size {
     pub software: f64,
     /// Median of the offload's.
     pub offload: f64,
-    /// Which of them is faster.
+    /// Which of them takes less.
     pub order: Order,
     pub(super) samples: Samples,
 }
@@ -52,9 +54,15 @@ impl Size {
     pub fn ratio(&self) -> f64 {
         self.software / self.offload
     }
+
+    /// Whether there is one run only of one of them.
+    #[must_use]
+    pub fn is_single(&self) -> bool {
+        self.samples.software.len() < 2 || self.samples.offload.len() < 2
+    }
 }
 
-/// The sizes of both, with their medians.
+/// The sizes of both, with their medians; the order is not decided yet.
 pub(super) fn common(software: &Curve, offload: &Curve) -> Common {
     let (software, mut offload) = (samples(software), samples(offload));
     let mut sizes = Vec::new();
@@ -85,26 +93,11 @@ fn samples(curve: &Curve) -> BTreeMap<u64, Vec<f64>> {
 fn size(bytes: u64, samples: Samples) -> Option<Size> {
     let software = Statistic::Median.of(&samples.software)?;
     let offload = Statistic::Median.of(&samples.offload)?;
-    let are_apart = match (interval(&samples.software), interval(&samples.offload)) {
-        (Some(a), Some(b)) => a.high < b.low || b.high < a.low,
-        // Of one sample there is no interval: it is what there is.
-        _ => true,
-    };
-    let order = match software.total_cmp(&offload) {
-        std::cmp::Ordering::Less if are_apart => Order::Software,
-        std::cmp::Ordering::Greater if are_apart => Order::Offload,
-        _ => Order::Alike,
-    };
     Some(Size {
         bytes,
         software,
         offload,
-        order,
+        order: Order::Undecided,
         samples,
     })
-}
-
-fn interval(seconds: &[f64]) -> Option<Interval> {
-    let series = Series::of_values("", Unit::Seconds, seconds.iter().copied());
-    Summary::of(&series).statistics?.median_interval
 }

@@ -34,22 +34,34 @@ pub enum Verdict {
     From(Estimate),
     /// Up to a size: the offload is faster for small data.
     UpTo(Estimate),
-    /// At every size measured.
+    /// At every size measured, each of which is decided.
     Always {
         /// The smallest of them, in bytes.
         smallest: u64,
         /// Where the lines cross below it, if they do. An extrapolation.
         below: Option<Estimate>,
     },
-    /// At none of the sizes measured.
+    /// At none of the sizes measured, each of which is decided.
     Never {
         /// The largest of them, in bytes.
         largest: u64,
         /// What the lines say of larger ones. An extrapolation.
         beyond: Beyond,
     },
-    /// At no size do the intervals of the two times part.
-    NoDifference,
+    /// The two are alike at every size.
+    Alike,
+    /// The offload leaves small data to software.
+    Step {
+        /// The largest size that it leaves to it, in bytes.
+        up_to: u64,
+        /// The smallest at which the device works, and is faster.
+        from: u64,
+    },
+    /// Each size has its own answer, and some may have none.
+    Partly {
+        /// Where the lines cross, if they do so among the sizes.
+        crossing: Option<Estimate>,
+    },
     /// There is no one crossover, or the lines do not describe the times.
     Rejected(Rejection),
     /// There are fewer than [`FEWEST`] sizes that both have.
@@ -59,13 +71,35 @@ pub enum Verdict {
     },
 }
 
+impl Verdict {
+    /// Its name in reports, which stays.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::From(_) => "from",
+            Self::UpTo(_) => "up-to",
+            Self::Always { .. } => "always",
+            Self::Never { .. } => "never",
+            Self::Alike => "alike",
+            Self::Step { .. } => "step",
+            Self::Partly { .. } => "by-size",
+            Self::Rejected(Rejection::Residual { .. }) => "not-on-lines",
+            Self::Rejected(Rejection::Changes(_)) => "several-changes",
+            Self::Rejected(Rejection::Contradiction(_)) => "contradiction",
+            Self::TooFew { .. } => "too-few-sizes",
+        }
+    }
+}
+
 /// What lines say of sizes that were not measured.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Beyond {
     /// They cross there.
     Crosses(Estimate),
-    /// They do not cross: the offload's bytes cost no less.
+    /// They do not cross: the offload's bytes cost no less, surely.
     Parallel,
+    /// They may cross, or not.
+    Open,
     /// Nothing: one of them does not describe the times.
     Unknown,
 }
@@ -86,6 +120,4 @@ pub enum Rejection {
     Changes(Vec<Bracket>),
     /// The lines cross outside the bracket, by more than their interval.
     Contradiction(Estimate),
-    /// The lines cross where the intervals of the two times do not part.
-    Undecided(Estimate),
 }

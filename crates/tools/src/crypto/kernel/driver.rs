@@ -122,8 +122,11 @@ impl Driver {
     #[must_use]
     pub fn does(&self) -> Option<Kind> {
         match &*self.kind {
+            // With its generator of initialisation vectors, until Linux 4.15: an implementation of
+            // the cipher like others.
+            "givcipher" => Some(Kind::Cipher),
             "skcipher" | "lskcipher" | "ablkcipher" | "blkcipher" => Some(Kind::Cipher),
-            "aead" => Some(Kind::Aead),
+            "aead" | "nivaead" => Some(Kind::Aead),
             "shash" | "ahash" => Some(Kind::Hash),
             _ => None,
         }

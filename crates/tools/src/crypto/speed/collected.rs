@@ -10,6 +10,10 @@ use crate::crypto::{Curve, Point};
 const MUCH: f64 = 1.05;
 /// Resolution of times(3), by which openssl measures, in seconds.
 const TICK: f64 = 0.01;
+/// How far sizes have to be apart, and how much longer the larger one then takes at least: less is a
+/// time that does not depend on the size.
+const APART: u64 = 16;
+const LONGER: f64 = 1.01;
 /// How far a table may be from counts, besides what rounded times make.
 const ROUNDED: f64 = 0.005;
 
@@ -28,6 +32,12 @@ pub(super) fn collect(runs: &[Run]) -> Speed {
             });
         }
         let by = by(run);
+        if let Some(text) = &run.trouble {
+            let name = run.names.first().cloned().unwrap_or_default();
+            let text = text.clone();
+            speed.remarks.push(Remark::Trouble { name, text });
+            continue;
+        }
         let counts = by_name(run);
         for name in &run.names {
             let place = *places.entry((name.clone(), by.clone())).or_insert_with(|| {
@@ -70,6 +80,9 @@ fn by(run: &Run) -> String {
         }
     }
     parts.extend(mask.map(|mask| format!("OPENSSL_ia32cap {mask}")));
+    if !run.label.is_empty() {
+        parts.push(run.label.clone());
+    }
     if run.children > 1 {
         parts.push(format!("{} processes", run.children));
     }
@@ -96,6 +109,8 @@ struct Collected {
     seconds: BTreeMap<u64, Vec<f64>>,
     /// The size at which the table is most wrong, and how many times.
     worst: Option<(u64, f64)>,
+    /// Step of the clock as a share of the shortest time.
+    resolution: f64,
     remarks: Vec<Remark>,
 }
 
@@ -110,6 +125,7 @@ impl Collected {
             runs: 0,
             seconds: BTreeMap::new(),
             worst: None,
+            resolution: 0.0,
             remarks: Vec::new(),
         }
     }
@@ -175,6 +191,12 @@ impl Collected {
         };
         self.check(count, rate);
         let number = count.count as f64;
+        let is_alarm = clock != Clock::Elapsed && count.wanted.is_some();
+        let seconds = match is_alarm {
+            true => count.wanted.unwrap_or(count.seconds).max(count.seconds),
+            false => count.seconds,
+        };
+        self.resolution = self.resolution.max(TICK / seconds.max(TICK));
         if clock == Clock::Elapsed {
             return Some(count.seconds / number);
         }
@@ -215,11 +237,29 @@ impl Collected {
         }
     }
 
+    /// Whether the time does not depend on the size, as of an engine that fails at once.
+    fn is_flat(&self) -> bool {
+        let time = |seconds: &[f64]| seconds.iter().copied().fold(f64::INFINITY, f64::min);
+        let (first, last) = (
+            self.seconds.first_key_value(),
+            self.seconds.last_key_value(),
+        );
+        first
+            .zip(last)
+            .is_some_and(|((small, short), (large, long))| {
+                large / small.max(&1) >= APART && time(long) < time(short) * LONGER
+            })
+    }
+
     fn finish(self, speed: &mut Speed) {
         let name = self.name();
         let clock = self.clock.unwrap_or(Clock::Unknown);
         if self.seconds.is_empty() {
             speed.remarks.extend(self.remarks);
+            return;
+        }
+        if self.is_flat() {
+            speed.remarks.push(Remark::Flat { name });
             return;
         }
         if !self.is_wall_clock {
@@ -250,9 +290,11 @@ impl Collected {
             clock,
             is_wall_clock: self.is_wall_clock,
             processes: self.processes,
+            used: self.worst.map(|(_, times)| 1.0 / times),
             curve: Curve {
                 name,
                 points: points.collect(),
+                resolution: self.resolution,
             },
         });
     }

@@ -88,6 +88,22 @@ fn of_message(text: &str, algorithm: &str) -> Option<RunError> {
     })
 }
 
+/// Whether a line is an error of libcrypto's queue (`40B7:error:12800067:…`), or one of an engine:
+/// `ALG_PERR: …` and `ALG_ERR: …` of afalg, `cryptodev_…: …` and `…: failed`.
+pub(super) fn is_trouble(line: &str) -> bool {
+    let starts = [
+        "ALG_PERR:",
+        "ALG_ERR:",
+        "ALG_WARN:",
+        "cryptodev_",
+        "EVP_CIPHER_",
+    ];
+    let is_queue = line.split_once(":error:").is_some_and(|(number, _)| {
+        !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_hexdigit())
+    });
+    is_queue || starts.iter().any(|start| line.starts_with(start))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

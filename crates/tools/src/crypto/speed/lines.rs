@@ -39,6 +39,8 @@ pub(super) enum Line {
     Rates(Rates),
     /// A message of an error.
     Error(String),
+    /// An error of a library within a run, such as those of the error queue.
+    Trouble(String),
     /// A result without sizes, of public keys or random numbers.
     Other,
 }
@@ -68,6 +70,8 @@ pub(super) struct Rates {
     /// Bytes per second, None where there is no number above 0.
     pub(super) rates: Vec<Option<f64>>,
     pub(super) is_terse: bool,
+    /// What stands behind the numbers.
+    pub(super) label: String,
 }
 
 /// Reads a line; `columns` is the number of sizes of the table that it may be a row of. None for
@@ -122,6 +126,9 @@ fn message(line: &str) -> Option<Line> {
     }
     if line.starts_with("speed: ") || line.ends_with("is not an AEAD cipher") {
         return Some(Line::Error(line.chars().take(200).collect()));
+    }
+    if super::failure::is_trouble(line) {
+        return Some(Line::Trouble(line.chars().take(200).collect()));
     }
     // Behind a prompt, or alone; sentences about openssl speed are none.
     let (before, after) = line.split_once("openssl speed")?;
@@ -182,6 +189,7 @@ fn terse(rest: &str) -> Option<Line> {
                 name,
                 rates: rates.collect(),
                 is_terse: true,
+                label: String::new(),
             }))
         }
         "DTP" | "DNP" => Some(Line::Other),
@@ -228,24 +236,27 @@ fn head(line: &str) -> Option<Vec<u64>> {
     last.is_empty().then_some(sizes)
 }
 
-/// A row of a table with so many sizes: the name, and numbers with two decimals. They have `k`, or
-/// are of bytes where there are less than 10000.
+/// A row of a table with so many sizes: the name, numbers with two decimals, and maybe a label that
+/// people added, such as the name of a board or of a core. Numbers have `k`, or are of bytes where
+/// there are less than 10000.
 fn row(line: &str, sizes: usize) -> Option<Rates> {
     if sizes == 0 {
         return None;
     }
-    let mut rest = line;
-    let mut rates = Vec::new();
-    for _ in 0..sizes {
-        let (before, word) = rest.trim_end().rsplit_once([' ', '\t'])?;
-        rates.push(rate(word)?);
-        rest = before;
-    }
-    rates.reverse();
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let first = words.iter().position(|word| rate(word).is_some())?;
+    let (name, rest) = words.split_at(first);
+    let (numbers, label) = rest.split_at_checked(sizes)?;
+    let rates: Option<Vec<_>> = numbers.iter().map(|word| rate(word)).collect();
+    // A further number is a column that has no head: it is not known which one.
+    let is_label = label.iter().all(|word| rate(word).is_none());
+    let label = label.join(" ");
+    let label = label.trim_matches(['(', ')', '#', '|', '<', '-', ' ']);
     Some(Rates {
-        name: name_of(rest)?,
-        rates,
+        name: name_of(&name.join(" "))?,
+        rates: rates.filter(|_| is_label)?,
         is_terse: false,
+        label: name_of(label).unwrap_or_default(),
     })
 }
 
@@ -371,6 +382,7 @@ mod tests {
                     name: "AES-128-CBC".into(),
                     rates: vec![Some(474_410_512.0), None],
                     is_terse: true,
+                    label: String::new(),
                 })),
             ),
             ("+DTP:2048:private:rsa:10", Some(Line::Other)),

@@ -31,6 +31,10 @@ pub(super) struct Run {
     pub(super) command: Option<String>,
     pub(super) engine: Option<String>,
     pub(super) engine_failed: Option<String>,
+    /// An error of a library while an algorithm ran.
+    pub(super) trouble: Option<String>,
+    /// Label of the rows, such as the name of a board.
+    pub(super) label: String,
     /// `OPENSSL_ia32cap`.
     pub(super) processor: Option<String>,
     pub(super) is_elapsed: bool,
@@ -61,6 +65,20 @@ pub(super) struct Count {
 impl Run {
     fn has_results(&self) -> bool {
         !self.counts.is_empty() || !self.rates.is_empty()
+    }
+
+    /// What the text says about it before its results.
+    fn without_results(&self) -> Self {
+        Self {
+            command: self.command.clone(),
+            engine: self.engine.clone(),
+            engine_failed: self.engine_failed.clone(),
+            processor: self.processor.clone(),
+            is_elapsed: self.is_elapsed,
+            is_verbose: self.is_verbose,
+            children: self.children,
+            ..Self::default()
+        }
     }
 
     /// Whether `table` is a table alone, and this run has its counts: standard error after standard
@@ -125,8 +143,10 @@ impl Reader {
             None => {}
             Some(Line::Command(command)) => {
                 self.next();
+                let mut words = command.split_whitespace();
                 self.run = Run {
-                    command: Some(command),
+                    is_elapsed: words.any(|word| word.trim_start_matches('-') == "elapsed"),
+                    command: Some(command.clone()),
                     ..Run::default()
                 };
             }
@@ -158,6 +178,11 @@ impl Reader {
             Some(Line::Error(text)) => {
                 self.found.error.get_or_insert(text);
             }
+            // What an engine says while it is loaded is told by `Invalid engine`.
+            Some(Line::Trouble(text)) if !self.begun.is_empty() => {
+                self.run.trouble.get_or_insert(text);
+            }
+            Some(Line::Trouble(_)) => {}
             Some(Line::Other) => self.found.has_others = true,
         }
     }
@@ -205,6 +230,12 @@ impl Reader {
     }
 
     fn rates(&mut self, row: Rates) {
+        if !self.rated.is_empty() && self.run.label != row.label {
+            // Of another board or core, in one table: what was said before it holds for all of it.
+            let whole = self.run.without_results();
+            self.next();
+            self.run = whole;
+        }
         if self.rated.contains(&row.name) {
             // A further table, without the lines before it.
             self.next();
@@ -213,6 +244,7 @@ impl Reader {
             return;
         }
         self.rated.insert(row.name.clone());
+        self.run.label.clone_from(&row.label);
         // The table of several processes has no head.
         let sizes = match row.is_terse || self.sizes.is_empty() {
             true => &self.terse_sizes,

@@ -195,6 +195,50 @@ fn runs_are_told_apart_by_what_the_text_says() {
     ");
 }
 
+/// Rows of boards and cores, as people paste them.
+#[test]
+fn a_label_behind_the_numbers_is_no_number() {
+    let text = "You have chosen to measure elapsed time instead of user CPU time.\n\
+        type             16 bytes     64 bytes\n\
+        aes-128-cbc     170000.00k   480000.00k (Cortex-A55)\n\
+        aes-128-cbc     640000.00k  1160000.00k | Rock 5B\n";
+    insta::assert_snapshot!(shown(text), @r"
+    aes-128-cbc, Cortex-A55 [Elapsed] 16: 0.0941, 64: 0.1333
+    aes-128-cbc, Rock 5B [Elapsed] 16: 0.0250, 64: 0.0552
+    ");
+}
+
+/// The command above a table says by which clock it is.
+#[test]
+fn a_command_tells_the_clock() {
+    let table = "type             16 bytes     64 bytes\nsha1      16000.00k    32000.00k\n";
+    let is_wall_clock = |command: &str| {
+        let speed = parse(&format!("$ openssl speed {command}\n{table}"));
+        speed.measured[0].is_wall_clock
+    };
+    assert!(is_wall_clock("-evp sha1 -elapsed"));
+    assert!(!is_wall_clock("-evp sha1"));
+}
+
+/// An engine that fails at each call: the loop is counted, and nothing is encrypted.
+#[test]
+fn runs_of_failed_calls_have_no_result() {
+    let run = |message: &str| {
+        let of = |size: u32| {
+            format!(
+                "+DT:AES-128-CBC:3:{size}\n{message}+R:{}:AES-128-CBC:3.0\n",
+                2_871_333 - size / 16
+            )
+        };
+        Speed::parse(&[16, 64, 256, 1024].map(of).concat())
+            .unwrap_err()
+            .to_string()
+    };
+    assert!(run("ALG_PERR: cannot bind\n").contains("error within it"));
+    assert!(run("40B7:error:12800067:DSO support routines::x\n").contains("error within it"));
+    assert!(run("").contains("does not depend on the size"));
+}
+
 #[test]
 fn what_has_no_result_says_why() {
     let error = |text: &str| Speed::parse(text).unwrap_err().to_string();
@@ -237,7 +281,13 @@ fn ten_megabytes_of_garbage_are_survived() {
     let garbage = lines.concat();
     let _ = Speed::parse(&garbage.repeat((10 << 20) / garbage.len()));
     let many: String = (1..200_000)
-        .map(|size| format!("+DT:n{}:3:{size}\n+R:1:n:1.0\n", size % 3000))
+        .map(|size| {
+            format!(
+                "+DT:n{}:3:{size}\n+R:{}:n:1.0\n",
+                size % 3000,
+                200_000 - size
+            )
+        })
         .collect();
     let speed = parse(&many);
     assert!(speed.measured.len() <= 500, "{}", speed.measured.len());
