@@ -223,7 +223,8 @@ fn configured(kernel: &GeneralKernel) {
         serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
     };
     let report = measured(&[
-        "--rounds=2",
+        "--rounds=6",
+        "--seconds=0.3",
         "--by=time",
         "--impl=openssl",
         "--impl=engine:afalg",

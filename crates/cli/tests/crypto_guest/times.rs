@@ -127,7 +127,7 @@ pub(super) fn crossover_and_combined(kernel: &GeneralKernel) {
     let path = dir.path().join("report.json");
     let through = through(kernel, &with_device("", &["virtio_crypto", "aesni_intel"]));
     let run = |command: &str, software: &str, words: &[&str]| {
-        brisk_of!["crypto", command, "--rounds=2", "--seconds=0.3"]
+        brisk_of!["crypto", command, "--rounds=6", "--seconds=0.2"]
             .args(words)
             .args([&format!("--impl={software}"), &format!("--impl={VIRTIO}")])
             .arg("--output")
@@ -160,7 +160,8 @@ pub(super) fn crossover_and_combined(kernel: &GeneralKernel) {
         if let Some(crossover) = numbers("crossover") {
             assert!((256.0..65536.0).contains(&crossover[0]), "{text}");
         }
-        let is_told = bracket.is_some() || text.contains("alike");
+        let withheld = ["alike", "not decided"];
+        let is_told = bracket.is_some() || withheld.iter().any(|word| text.contains(word));
         assert!(is_told || !is_faster, "{text}");
         assert!(is_told || text.contains("at no size"), "{text}");
         for metric in [
@@ -173,9 +174,10 @@ pub(super) fn crossover_and_combined(kernel: &GeneralKernel) {
     let text = run("combined", generic, &["--sizes=64K"]);
     let report = read_report(&path);
     let of = |split: &str| {
-        let found = values(&report, split, "throughput");
-        assert_eq!(found.len(), 2, "{split}");
-        found[0]
+        let mut found = values(&report, split, "throughput");
+        assert_eq!(found.len(), 6, "{split}");
+        found.sort_by(f64::total_cmp);
+        f64::midpoint(found[2], found[3])
     };
     let alone = of("1 software + 0 offload") + of("0 software + 1 offload");
     // One processor cannot do both at once as fast as each alone.
