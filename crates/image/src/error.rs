@@ -70,7 +70,7 @@ pub enum Error {
         /// The file.
         path: PathBuf,
     },
-    /// What was written is not under its name.
+    /// The path of a file that was just written leads to another file, or to none.
     #[error("{} was written and is not there: its file system was unmounted meanwhile, or another was mounted over it", path.display())]
     Hidden {
         /// The file.

@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 
 use super::erofs::Layout;
 use super::model::Accounts;
-use super::tree::{Body, Tree};
+use super::tree::Tree;
 
 /// Most bytes of a list that is kept.
 const LONGEST: u64 = 1 << 20;
@@ -23,14 +23,11 @@ fn list(tree: &Tree, layout: &Layout<'_>, image: &File, name: &[u8]) -> io::Resu
     let node = tree
         .below(tree.root(), b"etc")
         .and_then(|etc| tree.below(etc, name));
-    let Some(Body::File { content, size }) = node.map(|node| &tree.node(node).body) else {
+    let place = node.and_then(|node| layout.place(node));
+    let Some((_, place)) = place.filter(|(_, place)| place.size <= LONGEST) else {
         return Ok(String::new());
     };
-    let place = layout.places().find(|(one, _)| one == content);
-    let Some((_, place)) = place.filter(|_| (1..=LONGEST).contains(size)) else {
-        return Ok(String::new());
-    };
-    let mut bytes = vec![0; usize::try_from(*size).unwrap_or_default()];
+    let mut bytes = vec![0; usize::try_from(place.size).unwrap_or_default()];
     let mut rest = &mut bytes[..];
     let mut offset = 0;
     while !rest.is_empty() {

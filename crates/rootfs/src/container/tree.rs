@@ -97,7 +97,7 @@ impl Tree {
         &self.nodes[node]
     }
 
-    /// What a directory has by a name; links are not followed.
+    /// The node that a directory has under a name; links are not followed.
     pub(super) fn below(&self, directory: usize, name: &[u8]) -> Option<usize> {
         match &self.node(directory).body {
             Body::Directory(names) => names.get(name).map(|child| child.node),

@@ -313,10 +313,15 @@ impl VmPaths {
         }
     }
 
+    /// Whether it has a state directory or a runtime directory.
+    pub(super) fn has_directory(&self) -> bool {
+        let mut directories = [self.state(), self.runtime()].into_iter();
+        directories.any(|path| path.symlink_metadata().is_ok())
+    }
+
     /// The error that a VM of this name has files and no definition, if that is so.
     fn undefined(&self) -> Option<Error> {
-        let is_there = |path: PathBuf| path.symlink_metadata().is_ok();
-        let is_there = is_there(self.state()) || is_there(self.runtime()) || self.has_kept_memory();
+        let is_there = self.has_directory() || self.has_kept_memory();
         is_there.then(|| Error::Undefined {
             name: self.name.clone(),
             path: self.file(),

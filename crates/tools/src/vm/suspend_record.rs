@@ -83,10 +83,14 @@ impl SuspendRecord {
 
     /// The record, if it is of this VM and not of an earlier one of its name.
     pub(super) fn read(paths: &VmPaths) -> Option<Self> {
-        match is_away(paths) {
-            true => Self::read_at(paths, &paths.suspended_copy()),
-            false => Self::read_at(paths, &paths.suspended()),
-        }
+        Self::away(paths).or_else(|| Self::read_at(paths, &paths.suspended()))
+    }
+
+    /// The copy of the record beside the definition, if there is nothing else of the VM: its state
+    /// directory is not mounted, was removed, or has never been made.
+    fn away(paths: &VmPaths) -> Option<Self> {
+        let is_away = !paths.has_directory();
+        is_away.then(|| Self::read_at(paths, &paths.suspended_copy()))?
     }
 
     fn read_at(paths: &VmPaths, path: &Path) -> Option<Self> {
@@ -163,30 +167,21 @@ impl SuspendRecord {
     }
 }
 
-/// Whether there is nothing of a VM but its definition, and possibly the copy of its suspend record:
-/// the state directory is not mounted, was removed, or has never been made.
-fn is_away(paths: &VmPaths) -> bool {
-    let is_there = |path: PathBuf| path.symlink_metadata().is_ok();
-    !is_there(paths.state()) && !is_there(paths.runtime())
-}
-
 /// Checks that a VM's state directory may be made: a new one would hide that the VM is suspended.
 ///
 /// # Errors
 /// If the copy of its record says that it is suspended.
 pub(super) fn check_away(paths: &VmPaths) -> Result<(), Error> {
-    match SuspendRecord::read(paths) {
-        Some(noted) if is_away(paths) => {
-            Err(Error::away(&paths.name, &noted.image, &paths.state()))
-        }
-        _ => Ok(()),
+    match SuspendRecord::away(paths) {
+        Some(noted) => Err(Error::away(&paths.name, &noted.image, &paths.state())),
+        None => Ok(()),
     }
 }
 
 /// Makes the state directory of a VM, with the copy of the record as record, so that the suspend can
 /// be forgotten.
 pub(super) fn put_back(paths: &VmPaths) -> Result<(), Error> {
-    if let Some(noted) = SuspendRecord::read(paths).filter(|_| is_away(paths)) {
+    if let Some(noted) = SuspendRecord::away(paths) {
         make_dir(&paths.state(), 0o700)?;
         noted.put(&paths.suspended())?;
     }

@@ -189,20 +189,21 @@ impl<'a> Layout<'a> {
 
     /// Places of each file's content.
     pub(in crate::container) fn places(&self) -> impl Iterator<Item = (Content, Place)> {
-        self.order
-            .iter()
-            .filter_map(|&node| match self.tree.node(node).body {
-                Body::File { content, size } => {
-                    let slot = &self.slots[node];
-                    let place = Place {
-                        size,
-                        blocks: slot.blocks,
-                        tail: slot.inline.then(|| slot.tail()),
-                    };
-                    Some((content, place))
-                }
-                _ => None,
-            })
+        self.order.iter().filter_map(|&node| self.place(node))
+    }
+
+    /// Place of a file's content; `None` for what is no file.
+    pub(in crate::container) fn place(&self, node: usize) -> Option<(Content, Place)> {
+        let Body::File { content, size } = self.tree.node(node).body else {
+            return None;
+        };
+        let slot = &self.slots[node];
+        let place = Place {
+            size,
+            blocks: slot.blocks,
+            tail: slot.inline.then(|| slot.tail()),
+        };
+        Some((content, place))
     }
 
     /// Bytes of the image.

@@ -45,13 +45,8 @@ impl Interval<'_> {
             }
         };
         let joint = part(one).and(part(other));
-        let reach = Spread {
-            variance: 1.0,
-            ..joint
-        }
-        .reach(ERROR);
         let sum = |of: fn(Shape) -> f64| one.2 * of(one.0) + other.2 * of(other.0);
-        let square = reach * reach;
+        let square = joint.quantile(ERROR).powi(2);
         let a = per_unit * per_unit - square * sum(|shape| shape.of_slope());
         let b = fixed * per_unit + square * sum(|shape| shape.mean * shape.of_slope());
         let c = fixed * fixed - square * sum(|shape| shape.variance(0.0));

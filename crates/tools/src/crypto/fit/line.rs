@@ -122,6 +122,11 @@ impl Line {
     }
 }
 
+/// Sum of the squares of residuals.
+pub(super) fn sum_of_squares(residuals: &[f64]) -> f64 {
+    residuals.iter().map(|one| one * one).sum()
+}
+
 impl Lines {
     /// Lines through the medians of two sizes at least.
     pub(super) fn through(sizes: &[Size]) -> Option<Self> {

@@ -7,7 +7,7 @@
 
 use brisk_measure::{Statistic, student_two_sided};
 
-use super::line::Line;
+use super::line::{Line, sum_of_squares};
 use super::sizes::{Order, Samples};
 use super::step::Step;
 
@@ -46,7 +46,7 @@ impl Spread {
     /// Of residuals, with so many parameters fitted.
     fn of(residuals: &[f64], parameters: usize) -> Option<Self> {
         let freedom = residuals.len().checked_sub(parameters)?;
-        let sum: f64 = residuals.iter().map(|one| one * one).sum();
+        let sum = sum_of_squares(residuals);
         (freedom > 0).then(|| Self {
             variance: sum / freedom as f64,
             freedom: freedom as f64,
@@ -77,9 +77,13 @@ impl Spread {
         if self.variance <= 0.0 {
             return 0.0;
         }
+        self.quantile(error) * self.variance.sqrt()
+    }
+
+    /// Student's t that is exceeded with this probability.
+    pub(super) fn quantile(self, error: f64) -> f64 {
         // Whole degrees, rounded down: rather too wide.
-        let freedom = self.freedom.clamp(1.0, 1e6) as usize;
-        student_two_sided(error, freedom) * self.variance.sqrt()
+        student_two_sided(error, self.freedom.clamp(1.0, 1e6) as usize)
     }
 }
 

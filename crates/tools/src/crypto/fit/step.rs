@@ -1,7 +1,7 @@
 //! A driver that leaves small data to software: below a threshold it costs what software costs and
 //! a little for the way, above it what the device costs.
 
-use super::line::{At, Line, TOLERANCE};
+use super::line::{At, Line, TOLERANCE, sum_of_squares};
 use super::sizes::Size;
 
 /// How much dearer than software it may be right below the threshold.
@@ -29,7 +29,7 @@ impl Step {
         }
         let steps = (1..sizes.len() - 1).filter_map(|below| Self::at(sizes, below));
         let best = steps.min_by(|a, b| a.sum().total_cmp(&b.sum()))?;
-        let of_line: f64 = line.residuals.iter().map(|one| one * one).sum();
+        let of_line = sum_of_squares(&line.residuals);
         let describes = best.residuals.iter().all(|one| one.abs() <= TOLERANCE);
         let usual = &sizes[best.below - 1];
         let is_software = usual.offload <= usual.software * WAY;
@@ -58,6 +58,6 @@ impl Step {
     }
 
     fn sum(&self) -> f64 {
-        self.residuals.iter().map(|one| one * one).sum()
+        sum_of_squares(&self.residuals)
     }
 }

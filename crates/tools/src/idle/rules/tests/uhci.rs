@@ -56,7 +56,7 @@ fn what_is_in_a_uhci_keeps_it_awake_whatever_it_is() {
     assert_eq!(xml("<smartcard mode='host'/>"), high("smart card"));
     let redirected = "<redirdev bus='usb' type='spicevmc'/>";
     assert_eq!(xml(redirected).unwrap().0, Severity::Low);
-    // What is always there counts before.
+    // A device that is always there counts more.
     assert_eq!(
         xml(&format!("{redirected}{host}")),
         high("device of the host")
@@ -74,7 +74,7 @@ fn a_controller_changes_no_slot_of_others() {
     // It has the slot of the one before.
     let own = fixed("-M pc -device piix3-usb-uhci,id=u,addr=01.2 -device usb-tablet,bus=u.0");
     assert!(own.contains("qemu-xhci,id=u,addr=01.2"), "{own}");
-    // One of QEMU's own has none that another could have.
+    // The built-in controller leaves no slot: the new one gets a free one.
     let taken = "-M pc,usb=on -device usb-tablet -device virtio-net-pci,addr=0x1a -device \
                  virtio-blk-pci,addr=19.0";
     let other = fixed(taken);
