@@ -305,6 +305,12 @@ fn a_guest_stands_still_while_its_image_cannot_be_read() {
         &["suspend", machine.name],
         "cannot be suspended, as it lacks memory",
     );
+    for words in [
+        &["resume", machine.name][..],
+        &["resume", "--eager", machine.name],
+    ] {
+        machine.says(words, "stands still: guest memory 0x");
+    }
     let image = File::options()
         .write(true)
         .open(machine.image(".resumed"))

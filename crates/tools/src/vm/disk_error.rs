@@ -6,6 +6,7 @@ use brisk_host::files::{self, Durability};
 use brisk_vm::qemu::control::Control;
 use serde_json::{Value, json};
 
+use super::error::Error;
 use super::paths::VmPaths;
 use super::running::Running;
 
@@ -63,8 +64,28 @@ fn reason(blocks: &Value, disks: &[String]) -> String {
 /// Why a VM stands still that no command works on, if that is known.
 #[must_use]
 pub fn standstill(paths: &VmPaths) -> Option<String> {
-    let noted = [paths.damaged(), paths.unreadable(), paths.disk_error()];
+    memory_error(paths).or_else(|| fs::read_to_string(paths.disk_error()).ok())
+}
+
+/// Why memory of a VM cannot be read from its image, if some cannot.
+pub(super) fn memory_error(paths: &VmPaths) -> Option<String> {
+    let noted = [paths.damaged(), paths.unreadable()];
     noted.iter().find_map(|path| fs::read_to_string(path).ok())
+}
+
+/// Checks that a guest that stands still can go on: a failed disk may work again, memory that
+/// cannot be read is missing.
+///
+/// # Errors
+/// If memory of it cannot be read from its image.
+pub(super) fn check_continuable(paths: &VmPaths) -> Result<(), Error> {
+    memory_error(paths).map_or(Ok(()), |reason| {
+        Err(Error::state(
+            &paths.name,
+            format!("stands still: {reason}"),
+            "it goes on by itself as soon as its image can be read",
+        ))
+    })
 }
 
 #[cfg(test)]

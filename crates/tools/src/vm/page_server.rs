@@ -18,6 +18,7 @@ use serde_json::json;
 use super::busy::Processors;
 use super::clock::set_clock;
 use super::condition::Condition;
+use super::disk_error;
 use super::error::{Error, file};
 use super::first_run::{Failure, FirstRun, PATIENCE};
 use super::kept;
@@ -97,16 +98,17 @@ fn attempt(
     let definition = paths.definition()?;
     match live::settle(paths)? {
         Condition::Suspended => {}
+        // What a killed command left, and errors, are the other resume's.
+        Condition::Off | Condition::Missing | Condition::CutOff | Condition::Paused => {
+            return Ok(Some(String::new()));
+        }
         _ if is_postcopying(paths)? => {
+            disk_error::check_continuable(paths)?;
             let (what, hint) = (
                 "runs, and gets its memory from its image",
                 "brisk vm log says when all is there, and whether the image can be read",
             );
             return Err(Error::state(&paths.name, what, hint));
-        }
-        // What a killed command left, and errors, are the other resume's.
-        Condition::Off | Condition::Missing | Condition::CutOff | Condition::Paused => {
-            return Ok(Some(String::new()));
         }
         _ => return Err(Error::runs_already(&paths.name)),
     }

@@ -15,6 +15,7 @@ use super::clock::set_clock;
 use super::condition::Condition;
 use super::definition::text_of_uuid;
 use super::describe::disks_are_as_noted;
+use super::disk_error;
 use super::error::{Error, file};
 use super::first_run::{self, Failure, FirstRun};
 use super::kept::{self, Found, Loss};
@@ -110,7 +111,10 @@ pub fn resume(
                 "brisk vm start boots it",
             ));
         }
-        _ => return Err(Error::runs_already(&paths.name)),
+        _ => {
+            disk_error::check_continuable(paths)?;
+            return Err(Error::runs_already(&paths.name));
+        }
     }
     let path = paths.image(&definition);
     paths.processing("resume", &format!("from {}", path.display()));
@@ -143,8 +147,9 @@ pub fn resume(
     }
 }
 
-/// A VM that a killed command left standing still.
+/// A VM that a killed command or a failed disk left standing still.
 fn go_on(paths: &VmPaths, how: &How, begun: Instant) -> Result<Resumed, Error> {
+    disk_error::check_continuable(paths)?;
     let stream = process::connect(paths)?.ok_or_else(|| Error::has_ended(&paths.name))?;
     standing::go_on(paths, &mut process::control(&stream)?, &how.accepted_disks)?;
     SuspendRecord::remove(paths);
