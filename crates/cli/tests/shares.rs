@@ -107,13 +107,24 @@ fn a_directory_of_somebody_else_is_written_to_as_its_owner() {
     fs::create_dir(&directory).unwrap();
     fs::set_permissions(home.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let is_root = std::os::unix::fs::chown(&directory, Some(12345), Some(12345)).is_ok();
-    let run = brisk!["--root", "none", "--share"]
-        .arg(format!("{}:/open", directory.display()))
-        .script("echo text > /open/new; mkdir /open/dir; cat /open/new; chown 0:0 /open/new");
-    let run = run.output();
-    assert!(run.stdout.starts_with(b"text\n"), "{}", run.stderr);
+    let run = || {
+        let script = "echo text > /open/new; mkdir /open/dir; cat /open/new; chown 0:0 /open/new";
+        brisk!["--root", "none", "--share"]
+            .arg(format!("{}:/open", directory.display()))
+            .script(script)
+            .output()
+    };
     // That of QEMU 7.2 serves as root only.
-    let owner = if is_root && virtiofsd_keeps_nothing().is_some() {
+    let as_root = is_root && virtiofsd_keeps_nothing().is_some();
+    if as_root {
+        let refused = run().exited(125);
+        let _ = refused.explains(&["belongs to the user 12345", "always root", "chmod go= DIR"]);
+        assert_eq!(fs::read_dir(&directory).unwrap().count(), 0);
+        fs::set_permissions(&directory, fs::Permissions::from_mode(0o700)).unwrap();
+    }
+    let run = run();
+    assert!(run.stdout.starts_with(b"text\n"), "{}", run.stderr);
+    let owner = if as_root {
         0
     } else if is_root {
         12345

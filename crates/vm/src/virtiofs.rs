@@ -1,9 +1,9 @@
 //! virtiofsd: serves a directory of the host to a guest over a socket.
 
-use std::fs::{File, Permissions};
+use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -11,15 +11,15 @@ use std::process::{Child, Command, Stdio};
 use brisk_host::beside;
 use brisk_host::program::{self, Program};
 use command_fds::{CommandFdExt, FdMapping};
-use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use serde::{Deserialize, Serialize};
-use tempfile::TempDir;
 
 use crate::cache::{self, Cache, Identity};
 
 mod sandbox;
+mod sockets;
 
 pub use sandbox::Sandbox;
+use sockets::sockets;
 
 /// A virtiofsd that is installed here.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -140,6 +140,30 @@ pub enum Error {
     /// The cache failed.
     #[error(transparent)]
     Cache(#[from] cache::Error),
+    /// A guest would write as root to a directory of another user.
+    #[error(
+        "it belongs to the user {owner}, where the guest would write as root, because {reason}"
+    )]
+    OtherOwner {
+        /// Its owner's number.
+        owner: u32,
+        /// Why virtiofsd cannot be that user.
+        reason: &'static str,
+    },
+}
+
+impl Error {
+    /// What to try, where there is something.
+    #[must_use]
+    pub const fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::OtherOwner { .. } => Some(
+                "share it read-only (:ro), a directory of root's, or one that is closed to \
+                 others (chmod go= DIR); or allow it everything with :GUEST,suid",
+            ),
+            _ => None,
+        }
+    }
 }
 
 /// A daemon and QEMU's end of its socket.
@@ -279,7 +303,7 @@ impl Virtiofsd {
 
     /// Starts the daemon; with a file for its messages, it outlives brisk.
     fn start(&self, dir: &Path, access: Access, says: Option<File>) -> Result<Served, Error> {
-        let (sandbox, owner) = self.confinement(dir, access);
+        let (sandbox, owner) = self.confinement(dir, access)?;
         let (listener, client) = sockets().map_err(|source| Error::Socket { source })?;
         let start = |source| Error::Start {
             program: self.path.clone(),
@@ -330,22 +354,32 @@ impl Virtiofsd {
 
     /// Confinement of a daemon for a directory, and the user that it is to be instead of root: a
     /// guest that may write to somebody else's directory does it as that user.
-    fn confinement(&self, dir: &Path, access: Access) -> (Sandbox, Option<Owner>) {
+    fn confinement(&self, dir: &Path, access: Access) -> Result<(Sandbox, Option<Owner>), Error> {
         let usual = Sandbox::possible().for_directory(dir);
         let is_root = rustix::process::geteuid().is_root();
         let whole = dir == Path::new("/");
-        if access != Access::Writable || whole || self.flavour == Flavour::C {
-            return (usual, None);
+        if access != Access::Writable || whole {
+            return Ok((usual, None));
         }
         let owner = dir.metadata().ok().filter(|found| found.uid() != 0);
         let owner = owner.filter(|_| is_root).map(|found| Owner {
             user: found.uid(),
             group: found.gid(),
         });
-        if is_root && owner.is_none() || !self.has_namespaces(dir, owner) {
-            return (usual, None);
+        let is_c = self.flavour == Flavour::C;
+        if !is_c && (!is_root || owner.is_some()) && self.has_namespaces(dir, owner) {
+            return Ok((Sandbox::Namespace, owner));
         }
-        (Sandbox::Namespace, owner)
+        match owner {
+            Some(Owner { user, .. }) if !is_closed(dir) => Err(Error::OtherOwner {
+                owner: user,
+                reason: match is_c {
+                    true => "this virtiofsd is always root",
+                    false => "virtiofsd can have no namespaces as that user",
+                },
+            }),
+            _ => Ok((usual, None)),
+        }
     }
 
     /// Whether a daemon that is an ordinary user can have namespaces of its own: one is started, and
@@ -364,6 +398,12 @@ impl Virtiofsd {
     }
 }
 
+/// Whether only root and owners get to a directory: nobody else may search it or one above it.
+fn is_closed(dir: &Path) -> bool {
+    let mut above = dir.ancestors();
+    above.any(|dir| dir.metadata().is_ok_and(|found| found.mode() & 0o011 == 0))
+}
+
 /// Owner of a directory.
 #[derive(Debug, Clone, Copy)]
 struct Owner {
@@ -371,87 +411,29 @@ struct Owner {
     group: u32,
 }
 
-/// A listening socket, which virtiofsd needs, and the one connection to it.
-///
-/// It is made in a directory that no other user may enter, because any local user can connect to an
-/// abstract name, and virtiofsd serves the first one who connects. The name is removed as soon as
-/// there is a connection.
-fn sockets() -> io::Result<(OwnedFd, OwnedFd)> {
-    let mut refused = None;
-    for place in places() {
-        match sockets_below(&place) {
-            Ok(both) => return Ok(both),
-            // The first place is the one to report.
-            Err(error) => refused = refused.or(Some(error)),
-        }
-    }
-    Err(refused.unwrap_or_else(|| io::ErrorKind::NotFound.into()))
-}
-
-/// Directories for sockets, the best first. TMPDIR is the last one: a guest of the warm pool may be
-/// restored when that directory has been removed.
-fn places() -> Vec<PathBuf> {
-    let run = match rustix::process::geteuid().is_root() {
-        true => Some("/run".into()),
-        false => std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from),
-    };
-    let fixed = run.into_iter().chain(["/dev/shm".into()]);
-    fixed
-        .filter(|dir| dir.is_absolute())
-        .chain([std::env::temp_dir()])
-        .collect()
-}
-
-fn sockets_below(place: &Path) -> io::Result<(OwnedFd, OwnedFd)> {
-    let socket = || {
-        net::socket_with(
-            AddressFamily::UNIX,
-            SocketType::STREAM,
-            SocketFlags::CLOEXEC,
-            None,
-        )
-    };
-    let dir = private_directory(place)?;
-    // Its path may be longer than an address.
-    let opened = File::open(&dir)?;
-    let name = format!("/proc/self/fd/{}/socket", opened.as_raw_fd());
-    let address = SocketAddrUnix::new(name)?;
-    let listener = socket()?;
-    net::bind(&listener, &address)?;
-    net::listen(&listener, 0)?;
-    let client = socket()?;
-    net::connect(&client, &address)?;
-    dir.close()?;
-    Ok((listener, client))
-}
-
-/// A directory that only its owner may enter. It is removed when this is dropped.
-fn private_directory(place: &Path) -> io::Result<TempDir> {
-    tempfile::Builder::new()
-        .prefix("brisk-virtiofs-")
-        .permissions(Permissions::from_mode(0o700))
-        .tempdir_in(place)
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     #[test]
-    fn strangers_have_no_name_to_connect_to() {
-        let temporary = tempfile::tempdir().unwrap();
-        let dir = private_directory(temporary.path()).unwrap();
-        assert_eq!(dir.path().metadata().unwrap().mode() & 0o777, 0o700);
-        dir.close().unwrap();
-        let (listener, client) = sockets_below(temporary.path()).unwrap();
-        assert_eq!(std::fs::read_dir(temporary.path()).unwrap().count(), 0);
-        let address: SocketAddrUnix = net::getsockname(&listener).unwrap().try_into().unwrap();
-        assert_eq!(address.abstract_name(), None);
-        assert!(address.path().is_some());
-        let server = net::accept(&listener).unwrap();
-        rustix::io::write(&client, b"hello").unwrap();
-        let mut text = [0; 5];
-        rustix::io::read(&server, &mut text).unwrap();
-        assert_eq!(&text, b"hello");
+    fn a_directory_is_closed_where_others_cannot_search_it_or_one_above() {
+        let above = tempfile::tempdir().unwrap();
+        let below = above.path().join("below");
+        std::fs::create_dir(&below).unwrap();
+        let set = |path: &Path, mode| {
+            std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+        };
+        set(&below, 0o755);
+        set(above.path(), 0o700);
+        assert!(is_closed(&below));
+        set(above.path(), 0o755);
+        assert!(!is_closed(&below));
+        set(&below, 0o710);
+        assert!(!is_closed(&below));
+        set(&below, 0o700);
+        assert!(is_closed(&below));
     }
 }

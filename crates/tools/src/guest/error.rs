@@ -80,6 +80,7 @@ impl Error {
             Self::FindKernel(error) => Some(error.hint()),
             Self::Kernel(error) => error.hint(),
             Self::Cache(error) => error.hint(),
+            Self::Serve { source, .. } => source.hint().map(str::to_owned),
             _ => None,
         }
     }
