@@ -123,7 +123,8 @@ pub struct Comparison {
 
 impl Comparison {
     /// Compares `b` with `a`. The unit and the direction are those of `a`; series of different
-    /// units have no ratio and an inconclusive verdict.
+    /// units have no ratio and an inconclusive verdict. Where both are exact
+    /// ([`Series::is_exact`]) each difference counts, and there is no test.
     pub fn of(a: &Series, b: &Series, options: &CompareOptions) -> Self {
         let drawn = if a.unit == b.unit {
             Draw::of(a, b, options.pairing)
@@ -154,7 +155,13 @@ impl Comparison {
             noise_floor: options.noise_floor,
             verdict: Verdict::Inconclusive,
         };
-        comparison.verdict = comparison.judge();
+        if a.is_exact() && b.is_exact() {
+            comparison.p_value = None;
+            comparison.noise_floor = None;
+            comparison.verdict = comparison.judge_exactly(0.0);
+        } else {
+            comparison.verdict = comparison.judge();
+        }
         comparison
     }
 
@@ -171,11 +178,7 @@ impl Comparison {
         );
         comparison.p_value = None;
         comparison.ratio_interval = None;
-        comparison.verdict = match comparison.ratio {
-            None => Verdict::Inconclusive,
-            Some(ratio) if band(tolerance).contains(ratio) => Verdict::NoDifference,
-            Some(ratio) => comparison.direction(ratio),
-        };
+        comparison.verdict = comparison.judge_exactly(tolerance);
         comparison
     }
 
@@ -195,6 +198,14 @@ impl Comparison {
         match (self.ratio, self.noise_floor) {
             (Some(ratio), Some(floor)) => band(floor).contains(ratio),
             _ => false,
+        }
+    }
+
+    fn judge_exactly(&self, tolerance: f64) -> Verdict {
+        match self.ratio {
+            None => Verdict::Inconclusive,
+            Some(ratio) if band(tolerance).contains(ratio) => Verdict::NoDifference,
+            Some(ratio) => self.direction(ratio),
         }
     }
 

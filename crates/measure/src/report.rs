@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Comparison, Environment, History, Series, Summary, Timeline, Warning};
+use crate::{Comparison, Environment, History, Series, Summary, Timeline, Unit, Warning};
 
 /// The schema of the reports this version writes. The number is raised when a reader of the old
 /// one would misread the new; additions leave it.
@@ -122,7 +122,12 @@ impl Report {
 
     /// Adds each warning that follows from the report and is not in it yet.
     pub fn warn(&mut self) {
-        let mut found = Warning::of_environment(&self.environment);
+        // What a guest's processors count does not depend on the load of the host.
+        let counted = |series: &Series| series.unit == Unit::Instructions;
+        let mut found = match !self.series.is_empty() && self.series.iter().all(counted) {
+            true => Vec::new(),
+            false => Warning::of_environment(&self.environment),
+        };
         for series in &self.series {
             found.extend(Warning::of_series(series, &Summary::of(series)));
         }

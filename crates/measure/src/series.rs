@@ -63,6 +63,14 @@ impl Series {
         self.measured().filter_map(Sample::value).collect()
     }
 
+    /// Whether it has no noise: counted instructions that are the same in each run.
+    pub fn is_exact(&self) -> bool {
+        let values = self.values();
+        self.unit == crate::Unit::Instructions
+            && !values.is_empty()
+            && values.iter().all(|value| *value == values[0])
+    }
+
     /// The values of two interleaved series whose runs have the same number, where both
     /// succeeded. A run whose partner failed is left out of both.
     pub fn pairs(&self, other: &Self) -> Vec<(f64, f64)> {

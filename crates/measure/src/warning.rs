@@ -222,11 +222,8 @@ impl Warning {
             });
         }
         // Of a number that is the same at every run more runs would show nothing.
-        let values = series.values();
-        let exact = series.unit == crate::Unit::Instructions
-            && values.iter().all(|value| Some(value) == values.first());
         let some = summary.n > 0 || failed == 0;
-        if some && summary.n < RUNS_WANTED && !(exact && summary.n > 1) {
+        if some && summary.n < RUNS_WANTED && !(series.is_exact() && summary.n > 1) {
             warnings.push(Self::FewRuns {
                 series: name(),
                 n: summary.n,

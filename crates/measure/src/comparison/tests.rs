@@ -90,7 +90,7 @@ fn noise_that_hides_much_is_no_proof_of_no_difference() {
 
 #[test]
 fn like_series_show_no_difference() {
-    let a = Series::of_values("a", Unit::Instructions, [500.0; 10]);
+    let a = Series::of_values("a", Unit::Seconds, [500.0; 10]);
     let same = compare(&a, &a, Pairing::Interleaved, None);
     assert_eq!(same.verdict, Verdict::NoDifference);
     assert_eq!((same.ratio, same.p_value.unwrap().value), (Some(1.0), 1.0));
@@ -181,4 +181,32 @@ fn exact_values_need_no_test() {
     let none = Series::new("none", Unit::Instructions);
     let found = Comparison::exact(&of(1000.0), &none, 0.01);
     assert_eq!(found.verdict, Verdict::Inconclusive);
+}
+
+#[test]
+fn one_instruction_is_a_difference_where_each_run_has_the_same_count() {
+    let of = |values: &[f64]| Series::of_values("s", Unit::Instructions, values.iter().copied());
+    let options = CompareOptions {
+        noise_floor: Some(0.01),
+        ..CompareOptions::default()
+    };
+    let compared = |b: &[f64]| Comparison::of(&of(&[1e6, 1e6]), &of(b), &options);
+    for (b, verdict) in [
+        (1e6, Verdict::NoDifference),
+        (1e6 + 1.0, Verdict::Slower),
+        (1e6 - 1.0, Verdict::Faster),
+    ] {
+        for values in [&[b][..], &[b, b]] {
+            let found = compared(values);
+            assert_eq!((found.verdict, found.p_value), (verdict, None), "{b}");
+            assert!(!found.within_noise(), "{b}");
+        }
+    }
+    // Interrupts moved one of the counts.
+    let found = compared(&[1e6 + 1.0, 1e6]);
+    assert_ne!(found.verdict, Verdict::Slower);
+    assert_eq!(compared(&[]).verdict, Verdict::Inconclusive);
+    let seconds = |value| Series::of_values("s", Unit::Seconds, [value, value]);
+    let found = Comparison::of(&seconds(1.0), &seconds(1.001), &CompareOptions::default());
+    assert_eq!(found.verdict, Verdict::NoDifference);
 }
