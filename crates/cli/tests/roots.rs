@@ -198,6 +198,31 @@ fn a_docker_archive_is_a_root() {
 }
 
 #[test]
+fn an_archive_of_one_directory_is_that_directory() {
+    let home = Home::new();
+    let words = ["-C", home.0.path().to_str().unwrap(), "-cJf"];
+    let archive = home.path("tree.tar.xz");
+    let words = [&words[..], &[archive.to_str().unwrap(), "tree"]].concat();
+    capture(&tool("tar"), &words);
+    home.run_unchanged("tree.tar.xz");
+}
+
+#[test]
+fn half_an_image_is_refused_before_it_boots() {
+    let home = Home::new();
+    home.ext4();
+    qcow2(&home.path("ext4"), &home.path("whole.qcow2"));
+    let bytes = fs::read(home.path("whole.qcow2")).unwrap();
+    fs::write(home.path("half.qcow2"), &bytes[..bytes.len() / 2]).unwrap();
+    let run = || brisk!["--root"].arg(home.path("half.qcow2"));
+    let _ = run().command(["true"]).exits(125).explains(&[
+        "half.qcow2 is damaged",
+        "behind its end",
+        "downloaded to the end",
+    ]);
+}
+
+#[test]
 fn names_of_users_are_looked_up_in_the_root() {
     let home = Home::new();
     let run = brisk!["--user", "ada", "--root"].arg(home.path("tree"));

@@ -5,6 +5,8 @@ use std::io::{self, Read};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
+use brisk_host::files;
+
 use super::container::{Reader, Skip, decompress};
 use super::magic::{self, Kind};
 use super::partition::{self, Partition};
@@ -128,10 +130,10 @@ pub fn format_of(path: &Path) -> Result<Option<Format>, Error> {
     if !kind.is_file() && !kind.is_block_device() {
         return Ok(None);
     }
-    let file = File::open(path).map_err(|error| access(path, error))?;
+    let file = files::open(path).map_err(|error| access(path, error))?;
     let head = qcow2::read_at(&file, 0, magic::HEAD).map_err(|error| access(path, error))?;
     match magic::kind(&head) {
-        Kind::Tar | Kind::Gzip | Kind::Zstd => Ok(None),
+        Kind::Tar | Kind::Compressed(_) => Ok(None),
         _ => decide(path, kind.is_block_device(), &head, None).map(Some),
     }
 }
@@ -142,7 +144,7 @@ fn file(
     name: Option<String>,
     known: Option<Format>,
 ) -> Result<Found, Error> {
-    let file = File::open(path).map_err(|error| access(path, error))?;
+    let file = files::open(path).map_err(|error| access(path, error))?;
     let head = qcow2::read_at(&file, 0, magic::HEAD).map_err(|error| access(path, error))?;
     if head.is_empty() {
         return Err(not(path, "an empty file", SYSTEM));
@@ -150,8 +152,7 @@ fn file(
     match magic::kind(&head) {
         _ if known.is_some() => {}
         Kind::Tar => return archive(path, &file, name).map(Found::Container),
-        Kind::Gzip => return compressed(path, "gzip", name),
-        Kind::Zstd => return compressed(path, "zstd", name),
+        Kind::Compressed(compression) => return compressed(path, compression.name(), name),
         Kind::Other(what, hint) => return Err(not(path, what, hint)),
         _ => {}
     }
@@ -266,7 +267,7 @@ fn mbr(head: &[u8], read: &ReadAt<'_>) -> Result<Vec<Partition>, Error> {
 }
 
 fn compressed(path: &Path, compression: &str, name: Option<String>) -> Result<Found, Error> {
-    let open = || -> io::Result<Box<dyn Read>> { decompress(File::open(path)?) };
+    let open = || -> io::Result<Box<dyn Read>> { decompress(files::open(path)?) };
     let mut head = Vec::new();
     open()
         .and_then(|stream| stream.take(magic::HEAD as u64).read_to_end(&mut head))

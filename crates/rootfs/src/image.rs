@@ -1,9 +1,11 @@
 //! Disks of a guest besides its root.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
+
+use brisk_host::files;
 
 use super::detect::{ReadAt, decide, partitions};
 use super::magic::{self, Kind};
@@ -53,7 +55,7 @@ pub fn image(path: &Path, known: Option<Format>) -> Result<Image, Error> {
         let hint = "give an image or a block device";
         return Err(not("is neither a file nor a block device", hint));
     }
-    let file = File::open(path).map_err(failed)?;
+    let file = files::open(path).map_err(failed)?;
     let head = qcow2::read_at(&file, 0, magic::HEAD).map_err(failed)?;
     if head.is_empty() {
         return Err(not("is empty", MAKE));

@@ -1,5 +1,6 @@
 //! Identification of bytes by the magic numbers of formats. Pure: reads no file.
 
+use super::container::Compression;
 use super::filesystem::Filesystem;
 
 /// As many bytes as the farthest magic needs (btrfs at 64 KiB + 64).
@@ -13,8 +14,7 @@ pub(super) enum Kind {
     /// A partition table may follow; boot sectors of FAT end the same way.
     BootSector,
     Gpt,
-    Gzip,
-    Zstd,
+    Compressed(Compression),
     Tar,
     Other(&'static str, &'static str),
     Zeros,
@@ -38,11 +38,8 @@ pub(super) fn kind(head: &[u8]) -> Kind {
     if let Some((what, hint)) = other(head) {
         return Kind::Other(what, hint);
     }
-    if is(head, 0, &[0x1f, 0x8b]) {
-        return Kind::Gzip;
-    }
-    if is(head, 0, &[0x28, 0xb5, 0x2f, 0xfd]) {
-        return Kind::Zstd;
+    if let Some(compression) = Compression::of(head) {
+        return Kind::Compressed(compression);
     }
     // POSIX and GNU differ after these five bytes. The tar of Unix version 7 has no magic; nobody
     // packs containers with it.
@@ -134,24 +131,6 @@ const OTHERS: &[(usize, &[u8], &str, &str)] = &[
         b"070702",
         "a cpio archive",
         "an initramfs is no root; give what it was made from",
-    ),
-    (
-        0,
-        b"\xfd7zXZ\0",
-        "xz-compressed",
-        "decompress it with `xz -d`",
-    ),
-    (
-        0,
-        b"BZh",
-        "bzip2-compressed",
-        "decompress it with `bzip2 -d`",
-    ),
-    (
-        0,
-        &[0x04, 0x22, 0x4d, 0x18],
-        "LZ4-compressed",
-        "decompress it with `lz4 -d`",
     ),
     (
         0,

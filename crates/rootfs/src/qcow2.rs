@@ -4,16 +4,19 @@
 //! dd`, which knows all of the format.
 
 use std::fs::{self, File};
-use std::io::{self, Read};
+use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use brisk_host::files;
 use rustix::fs::{MemfdFlags, memfd_create};
 
 use super::error::Error;
 use super::format::Format;
+
+mod tables;
 
 const MAGIC: &[u8] = b"QFI\xfb";
 /// Backing files may have backing files; QEMU itself has no bound.
@@ -112,13 +115,14 @@ pub(super) fn references(head: &[u8]) -> Result<References, String> {
     }
 }
 
-/// The first bytes of a file, all of its header if it is a qcow2 image.
-fn head(path: &Path) -> Result<Vec<u8>, Error> {
-    let mut head = Vec::new();
-    File::open(path)
-        .and_then(|file| file.take(64 << 10).read_to_end(&mut head))
-        .map_err(|source| read_error(path, source))?;
-    Ok(head)
+/// A file and its first bytes, all of its header if it is a qcow2 image.
+fn head(path: &Path) -> Result<(File, Vec<u8>), Error> {
+    let read = || {
+        let file = files::open(path)?;
+        let head = read_at(&file, 0, 64 << 10)?;
+        Ok((file, head))
+    };
+    read().map_err(|source| read_error(path, source))
 }
 
 /// Whether the first bytes of a file are those of a qcow2 image.
@@ -138,7 +142,7 @@ pub fn backing_chain(path: &Path) -> Result<Vec<Backing>, Error> {
     let mut chain: Vec<Backing> = Vec::new();
     loop {
         let current = chain.last().map_or(path, |last| &last.path).to_owned();
-        let head = head(&current)?;
+        let (file, head) = head(&current)?;
         let damaged = |what: String| Error::Damaged {
             path: current.clone(),
             what,
@@ -156,6 +160,12 @@ pub fn backing_chain(path: &Path) -> Result<Vec<Backing>, Error> {
                 path: path.into(),
                 referred,
             });
+        }
+        if let Some(beyond) = tables::beyond_end(&file, &head) {
+            return Err(damaged(format!(
+                "it has something at byte {beyond}, behind its end; was it copied or downloaded to \
+                 the end?"
+            )));
         }
         let Some(referred) = found.backing else {
             return Ok(chain);

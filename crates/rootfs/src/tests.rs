@@ -236,6 +236,12 @@ fn the_root_partition_of_an_mbr() {
     );
 }
 
+fn lz4_frame(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = lz4::EncoderBuilder::new().build(Vec::new()).unwrap();
+    std::io::Write::write_all(&mut encoder, bytes).unwrap();
+    encoder.finish().0
+}
+
 #[test]
 fn what_is_no_root_is_called_by_its_name() {
     let home = Home::new();
@@ -252,7 +258,10 @@ fn what_is_no_root_is_called_by_its_name() {
         (at(0, b"LUKS\xba\xbe"), "a LUKS volume"),
         (at(0x218, b"LVM2 001"), "an LVM physical volume"),
         (at(4086, b"SWAPSPACE2"), "swap space"),
-        (at(0, b"\xfd7zXZ\0"), "xz-compressed"),
+        (
+            lz4_frame(&at(0, b"QFI\xfb")),
+            "a qcow2 image, LZ4-compressed",
+        ),
         (
             zstd::encode_all(&at(0, b"XFSB")[..], 1).unwrap(),
             "an image of xfs, zstd-compressed",

@@ -8,6 +8,7 @@
 mod accounts;
 mod archive;
 mod cache;
+mod compression;
 mod erofs;
 mod flatten;
 mod manifest;
@@ -28,7 +29,7 @@ use std::path::Path;
 pub use model::{Accounts, Container, ContainerConfig, ContainerRoot, Form};
 
 pub(super) use archive::{Reader, Skip};
-pub(super) use stream::decompress;
+pub(super) use compression::{Compression, decompress};
 
 use crate::{Error, Fault};
 use cache::Cache;
@@ -108,7 +109,11 @@ fn unpack(
             done += bytes;
             progress(done.min(total), total);
         };
-        let flattened = flatten::read(&source, &image.layers, limits, &mut tick).map_err(fault)?;
+        let mut flattened =
+            flatten::read(&source, &image.layers, limits, &mut tick).map_err(fault)?;
+        if found.form == Form::Tarball {
+            flattened.tree.enter_system();
+        }
         let key = image.key.take().unwrap_or(flattened.digest);
         root = cache.by_key(&key);
         if root.is_none() {

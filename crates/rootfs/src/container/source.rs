@@ -5,11 +5,13 @@ use std::fs::File;
 use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
+use brisk_host::files;
+
 use super::archive::{Kind, Reader};
+use super::compression::{Compression, decompress};
 use super::manifest::Layer;
 use super::model::{Container, Form, Limits};
 use super::room::{Filling, Room};
-use super::stream::{Compression, decompress};
 use crate::Fault;
 
 /// containerd and skopeo bound manifests by 4 to 8 MiB.
@@ -38,13 +40,13 @@ impl Source {
     pub(super) fn open(found: &Container, scratch: &Path, limits: Limits) -> Result<Self, Fault> {
         match found.form {
             Form::OciDirectory => Ok(Self::Directory(found.path.clone())),
-            Form::Tarball => Ok(Self::Tarball(File::open(&found.path)?)),
+            Form::Tarball => Ok(Self::Tarball(files::open(&found.path)?)),
             Form::OciArchive | Form::DockerArchive => {
-                let mut file = File::open(&found.path)?;
-                let mut head = [0; 4];
+                let mut file = files::open(&found.path)?;
+                let mut head = [0; 6];
                 let read = file.read(&mut head)?;
                 file.rewind()?;
-                if Compression::of(&head[..read]) != Compression::None {
+                if Compression::of(&head[..read]).is_some() {
                     let mut unpacked = tempfile::tempfile_in(scratch)?;
                     let mut room = Room::beside(&unpacked, limits)?;
                     let mut filling =

@@ -2,14 +2,13 @@
 //! limited.
 
 use std::cell::RefCell;
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, Read};
 use std::rc::Rc;
 
 use sha2::{Digest, Sha256};
 
+use super::compression::decompress;
 use crate::Fault;
-
-const BUFFER: usize = 256 << 10;
 
 /// A hash that can be read while the reader that feeds it is inside a decoder.
 pub(super) type Hash = Rc<RefCell<Sha256>>;
@@ -28,44 +27,6 @@ impl<R: Read> Read for Tap<'_, R> {
         (self.tick)(read as u64);
         Ok(read)
     }
-}
-
-/// The compression of a stream, by its first bytes: the media type in a manifest is only a claim,
-/// and docker archives state none.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Compression {
-    None,
-    Gzip,
-    Zstd,
-}
-
-impl Compression {
-    /// RFC 1952 section 2.3.1 and RFC 8878 section 3.1.1.
-    pub(crate) fn of(head: &[u8]) -> Self {
-        if head.starts_with(&[0x1f, 0x8b]) {
-            Self::Gzip
-        } else if head.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) {
-            Self::Zstd
-        } else {
-            Self::None
-        }
-    }
-}
-
-/// Undoes the compression of `inner`.
-pub(crate) fn decompress<'a>(inner: impl Read + 'a) -> io::Result<Box<dyn Read + 'a>> {
-    let mut buffered = BufReader::with_capacity(BUFFER, inner);
-    Ok(match Compression::of(buffered.fill_buf()?) {
-        Compression::None => Box::new(buffered),
-        Compression::Gzip => Box::new(BufReader::with_capacity(
-            BUFFER,
-            flate2::bufread::MultiGzDecoder::new(buffered),
-        )),
-        Compression::Zstd => Box::new(BufReader::with_capacity(
-            BUFFER,
-            zstd::stream::read::Decoder::with_buffer(buffered)?,
-        )),
-    })
 }
 
 /// The content of a layer with the hashes of its stored and its unpacked form.

@@ -63,6 +63,8 @@ const START: u64 = 64 << 20;
 #[derive(Debug)]
 pub(super) struct Tree {
     nodes: Vec<Node>,
+    /// Of the directory that is the root.
+    root: usize,
     limits: Limits,
     /// Bytes of the layers that were read.
     read: u64,
@@ -78,6 +80,7 @@ impl Tree {
     pub(super) fn new(limits: Limits) -> Self {
         let mut tree = Self {
             nodes: Vec::new(),
+            root: ROOT,
             limits,
             read: 0,
             memory: 0,
@@ -90,7 +93,21 @@ impl Tree {
     }
 
     pub(super) fn root(&self) -> usize {
-        ROOT
+        self.root
+    }
+
+    /// Takes the only directory of an archive as the root if it is that of a system, as in an
+    /// archive of `rootfs/`. A program's directory may have `etc` and `bin`, but no users.
+    pub(super) fn enter_system(&mut self) {
+        let mut names = self.children(self.root).iter();
+        let (Some((name, only)), None) = (names.next(), names.next()) else {
+            return;
+        };
+        let etc = self.below(only.node, b"etc");
+        let has = |name: &[u8]| etc.is_some_and(|etc| self.below(etc, name).is_some());
+        if (has(b"passwd") || has(b"os-release")) && **name != *b"usr" {
+            self.root = only.node;
+        }
     }
 
     pub(super) fn node(&self, node: usize) -> &Node {
@@ -418,6 +435,29 @@ mod tests {
             kind,
             metadata: Metadata::default(),
             segments: None,
+        }
+    }
+
+    #[test]
+    fn the_only_directory_is_the_root_if_it_is_that_of_a_system() {
+        for (paths, below) in [
+            (&["a/etc/passwd", "a/usr/bin/sh"][..], true),
+            (&["./a/etc/os-release"], true),
+            (&["a/etc/passwd", "a/usr/bin/sh", "b/x"], false),
+            (&["a/etc/conf", "a/bin/tool", "a/usr/x"], false),
+            (&["usr/etc/passwd", "usr/usr/x"], false),
+            (&["etc/passwd", "usr/bin/sh"], false),
+            (&["a"], false),
+            (&[], false),
+        ] {
+            let mut tree = Tree::new(Limits::default());
+            for path in paths {
+                let content = Content { layer: 0, entry: 0 };
+                tree.apply(entry(path, Kind::File(0)), content, 1 << 20)
+                    .unwrap();
+            }
+            tree.enter_system();
+            assert_eq!(tree.root() != ROOT, below, "{paths:?}");
         }
     }
 
