@@ -1,8 +1,10 @@
 //! Every installed kernel and every kind of VM runs commands; KVM where it works.
 #![expect(clippy::unwrap_used, reason = "what cannot go on fails the test")]
 
+use std::fs;
+
 use brisk_host::kernel::{Installed, installed};
-use brisk_testkit::{Brisk, brisk, ext4, tree, trial};
+use brisk_testkit::{Brisk, brisk, brisk_of, ext4, tree, trial};
 use libtest_mimic::{Arguments, Failed, Trial};
 use serde_json::Value;
 use tempfile::tempdir;
@@ -33,6 +35,11 @@ fn main() {
             runs(brisk!().args(words), None);
         }));
     }
+    trials.push(trial(
+        "a_kernel_without_drivers",
+        None::<String>,
+        no_drivers,
+    ));
     trials.extend(kvm());
     libtest_mimic::run(&arguments, trials).exit();
 }
@@ -48,6 +55,54 @@ fn of_kernel(kernel: &Installed) -> Vec<Trial> {
         of("runs_on_the_hosts_root", host_root),
         of("runs_on_an_image_with_a_network", disk_root),
     ]
+}
+
+/// A kernel whose modules are not on this machine, as one from elsewhere, is refused at once if it
+/// needs them.
+fn no_drivers() {
+    let kernels = installed("/".as_ref());
+    let dir = tempdir().unwrap();
+    let mut tried = 0;
+    for kernel in kernels {
+        let builtin = kernel
+            .modules
+            .as_ref()
+            .map(|dir| dir.join("modules.builtin"));
+        let builtin = builtin
+            .and_then(|path| fs::read_to_string(path).ok())
+            .unwrap();
+        if builtin.contains("/virtio_pci.ko") {
+            continue;
+        }
+        tried += 1;
+        let other = kernel.version.replacen('.', "0", 1);
+        let mut image = fs::read(&kernel.image).unwrap();
+        let version = kernel.version.as_bytes();
+        let places: Vec<_> = image
+            .windows(version.len())
+            .enumerate()
+            .filter(|(_, bytes)| *bytes == version)
+            .map(|(at, _)| at)
+            .collect();
+        for at in places {
+            image[at..at + version.len()].copy_from_slice(other.as_bytes());
+        }
+        let path = dir.path().join("vmlinuz");
+        fs::write(&path, image).unwrap();
+        let run = brisk!["--root", "none", "--kernel"]
+            .arg(&path)
+            .command(["true"]);
+        let _ = run
+            .exits(125)
+            .explains(&[&other, "has no virtio_pci", "--modules"]);
+        let doctor = brisk_of!["doctor", "--kernel", &path].exits(1);
+        assert!(
+            doctor.text().contains("has no virtio_pci"),
+            "{}",
+            doctor.text()
+        );
+    }
+    assert_ne!(tried, 0, "Debian's kernels have it as a module");
 }
 
 fn no_root(release: &str) {

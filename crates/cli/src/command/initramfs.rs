@@ -1,13 +1,14 @@
 //! `brisk initramfs`.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 
-use anyhow::Context;
+use anyhow::{Context, anyhow, ensure};
 use brisk_host::files;
 use brisk_tools::guest as tool;
 use brisk_vm::cache::Cache;
-use brisk_vm::initramfs::{self, Built, cpio};
+use brisk_vm::initramfs::{self, Built, Defect, Verified};
 use brisk_vm::kernel::Compression;
 use comfy_table::{CellAlignment, Table, presets};
 
@@ -16,8 +17,8 @@ use crate::output::write_whole;
 use crate::output::{Format, explain};
 use crate::ui::Ui;
 
-/// Largest archive that is listed, bytes.
-const LARGEST: u64 = 1 << 30;
+/// Most entries that are listed.
+const MOST_ENTRIES: usize = 1_000_000;
 
 /// Build the initramfs of a guest, and show what is in one and why.
 #[derive(Debug, clap::Subcommand)]
@@ -31,9 +32,10 @@ pub enum Command {
         #[arg(long, short, value_name = "FILE")]
         output: Option<PathBuf>,
     },
-    /// List the entries of an uncompressed newc archive, or of the one that would be built.
+    /// List the entries of an initramfs: of all its archives, compressed or not, as the kernel
+    /// unpacks them. Without a file, of the one that would be built.
     List {
-        /// Archive to list.
+        /// Initramfs to list.
         #[arg(value_name = "FILE")]
         file: Option<PathBuf>,
         /// Kernel, root and modules.
@@ -85,31 +87,15 @@ pub fn run(command: &Command, ui: &Ui) -> anyhow::Result<u8> {
                 Some(path) => path.clone(),
                 None => build(guest, ui)?.path,
             };
-            let read = || format!("cannot list {}", path.display());
-            let bytes = files::read_regular(&path, LARGEST).with_context(read)?;
-            if let Some(compression) = Compression::of(&bytes) {
-                let program = match compression {
-                    Compression::Zstd => "zstd",
-                    Compression::Xz | Compression::Lzma => "xz",
-                    Compression::Gzip => "gzip",
-                    Compression::Lz4 => "lz4",
-                    Compression::Bzip2 => "bzip2",
-                };
-                anyhow::bail!(
-                    "{}: it is compressed with {compression}; unpack it first: {program} -dc {} \
-                     >FILE",
-                    read(),
-                    path.display()
-                );
+            let failed = || format!("cannot list {}", path.display());
+            let file = files::open_regular(&path).with_context(failed)?;
+            let (rows, found) = listed(BufReader::new(file));
+            if !rows.is_empty() {
+                ui.data(&list(&rows, *format)?)?;
             }
-            let archive = cpio::read(&bytes).with_context(read)?;
-            ui.data(&list(&archive, *format)?)?;
-            if !archive.rest.is_empty() {
-                let how = Compression::of(archive.rest);
-                let how = how.map_or_else(String::new, |how| format!(", compressed with {how},"));
-                let behind = archive.rest.len();
+            if let Some(junk) = found.with_context(failed)?.junk {
                 ui.note(&format!(
-                    "what is behind it{how} is not listed: {behind} bytes"
+                    "what is behind it from byte {junk} on is no archive, and the kernel ignores it"
                 ));
             }
         }
@@ -137,32 +123,73 @@ fn build(guest: &GuestArgs, ui: &Ui) -> anyhow::Result<Built> {
     Ok(built)
 }
 
-fn list(archive: &cpio::Archive<'_>, format: Format) -> anyhow::Result<String> {
-    let rows = archive.entries.iter().map(|entry| {
+/// An entry of an initramfs.
+struct Row {
+    mode: u32,
+    size: u32,
+    path: String,
+    compression: Option<Compression>,
+}
+
+/// The entries of an initramfs, and whether the kernel would unpack it: as many of them as there
+/// are before a defect.
+fn listed(reader: impl BufRead) -> (Vec<Row>, anyhow::Result<Verified>) {
+    let mut rows = Vec::new();
+    let mut more = 0_u64;
+    let found = initramfs::list(reader, &mut |entry| match rows.len() < MOST_ENTRIES {
+        true => rows.push(Row {
+            mode: entry.mode,
+            size: entry.size,
+            path: String::from_utf8_lossy(entry.path).into_owned(),
+            compression: entry.compression,
+        }),
+        false => more += 1,
+    });
+    let found = found.map_err(|defect| match defect {
+        Defect::Unsupported { remedy, .. } => anyhow!("{defect}; {remedy}"),
+        defect => defect.into(),
+    });
+    let found = found.and_then(|found| {
+        ensure!(
+            more == 0,
+            "it has {more} entries more than the first {MOST_ENTRIES}"
+        );
+        Ok(found)
+    });
+    (rows, found)
+}
+
+fn list(rows: &[Row], format: Format) -> anyhow::Result<String> {
+    let texts = rows.iter().map(|row| {
         [
-            format!("{:o}", entry.mode),
-            entry.data.len().to_string(),
-            entry.path.escape_debug().to_string(),
+            format!("{:o}", row.mode),
+            row.size.to_string(),
+            row.path.escape_debug().to_string(),
         ]
     });
     Ok(match format {
         Format::Json => {
-            let entries: Vec<_> = archive
-                .entries
+            let entries: Vec<_> = rows
                 .iter()
-                .map(|entry| {
+                .map(|row| {
                     serde_json::json!({
-                        "path": entry.path, "mode": entry.mode, "size": entry.data.len(),
+                        "path": row.path, "mode": row.mode, "size": row.size,
+                        "compression": row.compression.map(|it| it.to_string()),
                     })
                 })
                 .collect();
             let json = serde_json::json!({ "schema": "brisk.archive/1", "entries": entries });
             serde_json::to_string_pretty(&json)? + "\n"
         }
-        Format::Csv => std::iter::once("mode,size,path\n".to_owned())
-            .chain(rows.map(|row| row.join(",") + "\n"))
-            .collect(),
-        Format::Table => sized_table(["mode", "size", "path"], rows, 1),
+        Format::Csv => {
+            let mut writer = csv::Writer::from_writer(Vec::new());
+            writer.write_record(["mode", "size", "path"])?;
+            for text in texts {
+                writer.write_record(text)?;
+            }
+            String::from_utf8(writer.into_inner()?)?
+        }
+        Format::Table => sized_table(["mode", "size", "path"], texts, 1),
     })
 }
 

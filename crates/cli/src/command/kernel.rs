@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use anyhow::anyhow;
 use brisk_host::kernel::{self as installed, Installed};
 use brisk_vm::cache::Cache;
 use brisk_vm::kernel;
@@ -81,13 +82,13 @@ pub fn run(command: &Command, ui: &Ui) -> anyhow::Result<u8> {
 fn find(selector: Option<&str>) -> anyhow::Result<Installed> {
     installed::resolve(Path::new("/"), selector, &installed::running()).map_err(|error| {
         let hint = error.hint();
-        anyhow::Error::new(error).context(format!("no such kernel ({hint})"))
+        anyhow!("{:#}; {hint}", anyhow::Error::new(error))
     })
 }
 
 fn with_hint(error: kernel::Error) -> anyhow::Error {
     match error.hint() {
-        Some(hint) => anyhow::Error::new(error).context(hint),
+        Some(hint) => anyhow!("{:#}; {hint}", anyhow::Error::new(error)),
         None => anyhow::Error::new(error),
     }
 }
@@ -125,6 +126,8 @@ struct Info {
     schema: &'static str,
     image: PathBuf,
     version: String,
+    format: &'static str,
+    compression: Option<String>,
     size: u64,
     vmlinux_size: u64,
     pvh: bool,
@@ -134,10 +137,13 @@ struct Info {
 fn info(kernel: &Installed) -> anyhow::Result<Info> {
     let cache = Cache::open()?;
     let extracted = kernel::vmlinux(&kernel.image, &cache).map_err(with_hint)?;
+    let form = kernel::form(&kernel.image).map_err(with_hint)?;
     let size = |path: &Path| std::fs::metadata(path).map_or(0, |meta| meta.len());
     Ok(Info {
         schema: "brisk.kernel/1",
         version: extracted.version.clone(),
+        format: form.name,
+        compression: form.compression.map(|it| it.to_string()),
         size: size(&kernel.image),
         vmlinux_size: size(&extracted.path),
         pvh: extracted.pvh,
@@ -158,6 +164,11 @@ impl Info {
         let rows = [
             ("image", self.image.display().to_string()),
             ("version", self.version.clone()),
+            ("format", self.format.to_owned()),
+            (
+                "compression",
+                self.compression.clone().unwrap_or_else(|| "none".into()),
+            ),
             ("size", self.size.to_string()),
             ("vmlinux", self.vmlinux_size.to_string()),
             ("pvh", if self.pvh { "yes" } else { "no" }.to_owned()),

@@ -23,6 +23,12 @@ pub enum Error {
         /// Releases found, newest first.
         installed: Vec<String>,
     },
+    /// No installed kernel matches, and a file here has the name.
+    #[error("no installed kernel matches `{name}`, which is a file here")]
+    IsFile {
+        /// The selector.
+        name: String,
+    },
     /// More than one installed kernel matches.
     #[error("`{selector}` matches more than one kernel: {}", list(candidates))]
     Ambiguous {
@@ -55,6 +61,7 @@ impl Error {
                 "name one of the installed releases, or an image by a path with a `/` in it"
                     .to_owned()
             }
+            Self::IsFile { name } => format!("write `./{name}` to use that file"),
             Self::Ambiguous { candidates, .. } => {
                 let first = candidates.first().map_or("", String::as_str);
                 format!("give the whole release, such as `{first}`")

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 pub use error::Error;
 pub use find::installed;
 pub use resolve::{resolve, running};
-pub use version::{HEADER_LEN, bzimage_version, compare, image_version};
+pub use version::{HEADER_LEN, banner, bzimage_version, compare, image_version};
 pub(crate) use version::{name_version, version_in};
 
 /// A kernel image with what belongs to it.

@@ -23,6 +23,13 @@ pub fn resolve(root: &Path, selector: Option<&str>, running: &str) -> Result<Ins
         return at_path(root, Path::new(path));
     }
     let kernels = installed(root);
+    let is_none = |name: &&str| matches!(choose(&kernels, name), Err(Error::NoMatch { .. }));
+    if let Some(name) = selector
+        .filter(|name| Path::new(name).is_file())
+        .filter(is_none)
+    {
+        return Err(Error::IsFile { name: name.into() });
+    }
     if kernels.is_empty() {
         return Err(Error::NoneInstalled {
             root: root.to_owned(),
@@ -99,6 +106,19 @@ fn choose(kernels: &[Installed], selector: &str) -> Result<usize, Error> {
 mod tests {
     use super::*;
     use std::fs;
+
+    #[test]
+    fn a_file_here_is_pointed_at_where_no_kernel_matches() {
+        // Tests run in the directory of their package.
+        let name = "Cargo.toml";
+        let kernels = root();
+        for root in [kernels.path(), Path::new("/nonexistent")] {
+            let error = resolve(root, Some(name), "x").unwrap_err();
+            assert!(error.hint().contains("./Cargo.toml"), "{error}");
+        }
+        let error = resolve(root().path(), Some("Cargo"), "x").unwrap_err();
+        assert!(matches!(error, Error::NoMatch { .. }), "{error}");
+    }
 
     fn root() -> tempfile::TempDir {
         let root = tempfile::tempdir().unwrap();

@@ -147,7 +147,8 @@ fn uki_version(image: &[u8]) -> Option<&str> {
 }
 
 /// `Linux version 6.12.95 (builder) …`: the banner is part of every vmlinux (`init/version.c`).
-fn banner(image: &[u8]) -> Option<&str> {
+#[must_use]
+pub fn banner(image: &[u8]) -> Option<&str> {
     const START: &[u8] = b"Linux version ";
     memmem::find_iter(image, START)
         .filter_map(|at| first_word(&image[at + START.len()..]))

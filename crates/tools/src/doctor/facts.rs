@@ -19,6 +19,7 @@ use brisk_vm::virtiofs::Virtiofsd;
 
 use crate::chain;
 use crate::crypto::Machine;
+use crate::guest::plan::lacks_driver;
 use crate::guest::{self, Accel, Options, RootOption};
 use crate::lint::Kvm;
 use crate::vm::{self, StateDirs};
@@ -97,6 +98,13 @@ pub fn gather(root: &Path, program: &str, kernel: Option<&str>) -> Facts {
         let chosen = installed::resolve(root, kernel, &running).map_err(|e| chain(&e))?;
         let cache = cache.as_ref().map_err(ToString::to_string)?;
         let image = kernel::vmlinux(&chosen.image, cache).map_err(|e| chain(&e))?;
+        if chosen.modules.is_none() {
+            let needed = ["virtio_pci", "virtio_console"];
+            let missing = kernel::missing_driver(&image.path, needed).map_err(|e| chain(&e))?;
+            if let Some(driver) = missing {
+                return Err(lacks_driver(&chosen.version, driver).to_string());
+            }
+        }
         Ok((chosen.version, image.pvh))
     };
     let qemu = capabilities();

@@ -69,6 +69,18 @@ pub struct Facts {
     pub notes: Vec<String>,
 }
 
+/// Checks that what is to be shared are directories.
+pub(crate) fn check_shares(options: &Options) -> Result<(), Error> {
+    let shares = options.hardware.shares.iter();
+    match shares.map(|share| &share.host).find(|host| !host.is_dir()) {
+        None => Ok(()),
+        Some(path) => Err(Error::Share {
+            path: path.clone(),
+            source: std::io::ErrorKind::NotADirectory.into(),
+        }),
+    }
+}
+
 /// Gathers the facts, and boots nothing: where only a trial could show whether KVM works, and there
 /// was none yet, the accelerator is TCG until [`Facts::probe`].
 ///
@@ -93,14 +105,7 @@ pub fn gather(
     let capabilities = choice.capabilities;
     let (root, notes) = root::find(options, cache, progress)?;
     let serves = matches!(root, Root::Directory { .. }) || !options.hardware.shares.is_empty();
-    for share in &options.hardware.shares {
-        if !share.host.is_dir() {
-            return Err(Error::Share {
-                path: share.host.clone(),
-                source: std::io::ErrorKind::NotADirectory.into(),
-            });
-        }
-    }
+    check_shares(options)?;
     let disks = root::attach(options, &root)?;
     let known = disks.iter().any(|disk| !disk.modules.is_empty());
     let needs_modules = serves || options.persistent || known;

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use brisk_vm::cache::Cache;
 use brisk_vm::guest::{INIT, Step, encode};
 use brisk_vm::initramfs::{self, Content, Extra, Request, Signatures, Wanted};
+use brisk_vm::kernel;
 use brisk_vm::launch::Unprivileged;
 use brisk_vm::qemu::{Filesystem, Transport, VmConfig};
 use brisk_vm::virtiofs::Access;
@@ -38,6 +39,8 @@ pub struct Plan {
     pub initramfs: Request,
     /// Release of the kernel.
     pub release: String,
+    /// The kernel, extracted.
+    vmlinux: PathBuf,
     /// Directory of its modules.
     pub modules: Option<PathBuf>,
     /// Steps of init before the command.
@@ -78,6 +81,12 @@ impl Plan {
         progress("building the initramfs");
         let modules = self.modules.as_deref();
         let built = initramfs::initramfs(&self.initramfs, &self.release, modules, cache)?;
+        let assumed = built.contents.builtin.iter().filter(|one| one.assumed);
+        let virtio = assumed.filter(|one| one.name.starts_with("virtio"));
+        let names: Vec<_> = virtio.map(|one| one.name.as_str()).collect();
+        if let Some(driver) = kernel::missing_driver(&self.vmlinux, names)? {
+            return Err(lacks_driver(&self.release, driver));
+        }
         self.machine.boot.initramfs = built.path;
         Ok(())
     }
@@ -91,6 +100,20 @@ impl Plan {
             Part::Command => self.command.clone(),
         }
     }
+}
+
+/// A kernel cannot reach brisk or its devices: nothing of its guest would ever be seen.
+pub(crate) fn lacks_driver(release: &str, driver: &str) -> Error {
+    let config = kernel::option_of(driver);
+    Error::unfit(
+        format!(
+            "kernel {release} has no {driver} built in, and its modules are not in \
+             /lib/modules/{release}"
+        ),
+        format!(
+            "install them, name their directory with --modules, or build the kernel with {config}=y"
+        ),
+    )
 }
 
 /// A directory of the host that the guest sees.
@@ -139,6 +162,7 @@ pub fn plan(options: &Options, facts: &Facts) -> Result<Plan, Error> {
             },
         },
         release: facts.kernel.version.clone(),
+        vmlinux: facts.image.path.clone(),
         modules: facts.kernel.modules.clone(),
         prepare,
         command,

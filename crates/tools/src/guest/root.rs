@@ -203,7 +203,7 @@ fn of_disk(disk: brisk_rootfs::Disk, writable: bool) -> Root {
 }
 
 /// Examines the disks of `--disk`.
-pub(super) fn attach(options: &Options, root: &Root) -> Result<Vec<Attached>, Error> {
+pub(crate) fn attach(options: &Options, root: &Root) -> Result<Vec<Attached>, Error> {
     let attach = |extra: &ExtraDisk| {
         let found = brisk_rootfs::image(&extra.path, extra.format.map(known));
         let found = found.map_err(|error| Error::Disk(error.into()))?;

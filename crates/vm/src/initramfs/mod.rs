@@ -35,7 +35,7 @@ pub use explain::{Contents, FileRow, ModuleRow};
 pub use modules::{Module, Softdep, Tree};
 pub use plan::{Builtin, Plan, Planned, Skipped, plan};
 pub use strip::strip;
-pub use verify::{Defect, MAX_UNPACKED, Verified, is_built_in, verify};
+pub use verify::{Defect, Listed, MAX_UNPACKED, Verified, is_built_in, list, verify};
 
 /// Path in the archive of the list of modules.
 pub const MODULES_LIST: &str = "modules";

@@ -10,8 +10,12 @@ use super::cpio::TRAILER;
 use super::limits::{self, HEAD, LZO};
 use crate::kernel::{Compression, lz4_blocks};
 
+mod defect;
 #[cfg(test)]
 mod tests;
+
+pub use defect::Defect;
+use defect::{Broken, at};
 
 /// Most bytes that an initramfs may have when it is unpacked. A bomb is refused here.
 pub const MAX_UNPACKED: u64 = 16 << 30;
@@ -47,59 +51,35 @@ pub struct Verified {
     pub junk: Option<u64>,
 }
 
-/// Defects of an initramfs.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum Defect {
-    /// It cannot be read.
-    #[error("it cannot be read")]
-    Read(#[source] io::Error),
-    /// No bytes, or only zeros.
-    #[error("it is empty")]
-    Empty,
-    /// It ends within an archive.
-    #[error("it is truncated: the archive that begins at byte {start} has no end")]
-    Truncated {
-        /// Where the archive begins.
-        start: u64,
-    },
-    /// An archive is damaged.
-    #[error("the archive that begins at byte {start} is corrupt: {reason}")]
-    Corrupt {
-        /// Where the archive begins.
-        start: u64,
-        /// Description of the damage.
-        reason: String,
-    },
-    /// Neither an archive nor a known compression.
-    #[error("at byte {start} is neither a cpio archive nor a known compression: {bytes:02x?}")]
-    Unknown {
-        /// Where that is.
-        start: u64,
-        /// The bytes there.
-        bytes: Vec<u8>,
-    },
-    /// Compressed by LZO, which the kernel unpacks and this does not.
-    #[error(
-        "the archive that begins at byte {start} is compressed by LZO, which brisk does not unpack"
-    )]
-    NotUnpacked {
-        /// Where the archive begins.
-        start: u64,
-    },
-    /// Whole, and not for the kernel.
-    #[error("the kernel does not unpack the archive that begins at byte {start}: {reason}")]
-    Unsupported {
-        /// Where the archive begins.
-        start: u64,
-        /// Why.
-        reason: String,
-        /// What makes one that it unpacks.
-        remedy: &'static str,
-    },
-    /// A bomb.
-    #[error("it unpacks to more than {} GiB", MAX_UNPACKED >> 30)]
-    TooLarge,
+/// An entry of an archive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Listed<'a> {
+    /// Path as it is written.
+    pub path: &'a [u8],
+    /// Type and permission bits.
+    pub mode: u32,
+    /// Size of its content, bytes.
+    pub size: u32,
+    /// Compression of its archive.
+    pub compression: Option<Compression>,
+}
+
+/// What was found so far, and who is told of entries.
+struct Walk<'a> {
+    found: Verified,
+    /// Of the archive that is read.
+    compression: Option<Compression>,
+    visit: &'a mut dyn FnMut(Listed<'_>),
+}
+
+impl<'a> Walk<'a> {
+    fn new(visit: &'a mut dyn FnMut(Listed<'_>)) -> Self {
+        Self {
+            found: Verified::default(),
+            compression: None,
+            visit,
+        }
+    }
 }
 
 /// Reads an initramfs to its end, and unpacks it to nowhere.
@@ -107,8 +87,16 @@ pub enum Defect {
 /// # Errors
 /// The first [`Defect`].
 pub fn verify(reader: impl BufRead) -> Result<Verified, Defect> {
+    list(reader, &mut |_| {})
+}
+
+/// Reads an initramfs as [`verify`] does, and calls `visit` with each entry.
+///
+/// # Errors
+/// As [`verify`].
+pub fn list(reader: impl BufRead, visit: &mut dyn FnMut(Listed<'_>)) -> Result<Verified, Defect> {
     let mut input = Counted::new(reader);
-    let mut found = Verified::default();
+    let mut walk = Walk::new(visit);
     // Behind an uncompressed archive the kernel asks for zeros up to a multiple of 4 (do_reset).
     let mut is_plain = false;
     while let Some(first) = after_zeros(&mut input).map_err(Defect::Read)? {
@@ -120,15 +108,16 @@ pub fn verify(reader: impl BufRead) -> Result<Verified, Defect> {
             return Err(Defect::Corrupt { start, reason });
         }
         is_plain = is_newc(&head);
-        match segment(&mut input, &head, &mut found) {
+        match segment(&mut input, &head, &mut walk) {
             Ok(()) => {}
-            Err(Broken::Junk) if found.has_init => {
-                found.junk = Some(start);
+            Err(Broken::Junk) if walk.found.has_init => {
+                walk.found.junk = Some(start);
                 break;
             }
             Err(broken) => return Err(at(broken, start, &head)),
         }
     }
+    let mut found = walk.found;
     if found.entries == 0 {
         return Err(Defect::Empty);
     }
@@ -148,11 +137,12 @@ pub fn is_built_in(vmlinux: &[u8]) -> bool {
         let is_one =
             is_newc(rest) || Compression::of(rest).is_some_and(|it| it != Compression::Lzma);
         is_one && {
-            let mut found = Verified::default();
+            let mut visit = |_: Listed<'_>| {};
+            let mut walk = Walk::new(&mut visit);
             let head = &rest[..rest.len().min(HEAD)];
             // What is behind it is the rest of the kernel.
-            let _ = segment(&mut Counted::new(rest), head, &mut found);
-            found.has_init
+            let _ = segment(&mut Counted::new(rest), head, &mut walk);
+            walk.found.has_init
         }
     })
 }
@@ -161,19 +151,21 @@ pub fn is_built_in(vmlinux: &[u8]) -> bool {
 fn segment<R: BufRead>(
     input: &mut Counted<R>,
     head: &[u8],
-    found: &mut Verified,
+    walk: &mut Walk<'_>,
 ) -> Result<(), Broken> {
-    let limit = MAX_UNPACKED.saturating_sub(found.unpacked);
+    let limit = MAX_UNPACKED.saturating_sub(walk.found.unpacked);
+    walk.compression = Compression::of(head);
     if is_newc(head) {
         io::copy(&mut input.take(MAGIC as u64), &mut io::sink())?;
         let mut limited = input.take(limit);
-        found.unpacked += archive(&mut limited, found)?;
+        let size = archive(&mut limited, walk)?;
+        walk.found.unpacked += size;
         return Ok(());
     }
-    let Some(compression) = Compression::of(head) else {
+    let Some(compression) = walk.compression else {
         return Err(match limits::of_unknown(head) {
             // Such a frame behind all others is a table that nobody needs.
-            Some(_) if found.has_init && limits::is_skippable(head) => Broken::Junk,
+            Some(_) if walk.found.has_init && limits::is_skippable(head) => Broken::Junk,
             Some(limit) => limit.into(),
             None if head.starts_with(LZO) => match limits::of_lzo(head) {
                 Some(limit) => limit.into(),
@@ -183,12 +175,12 @@ fn segment<R: BufRead>(
         });
     };
     if let Some(option) = limits::of(compression, head)? {
-        if !found.options.contains(&option) {
-            found.options.push(option);
+        if !walk.found.options.contains(&option) {
+            walk.found.options.push(option);
         }
     }
-    match compressed(compression, &mut *input, limit, found) {
-        Ok(size) => found.unpacked += size,
+    match compressed(compression, &mut *input, limit, walk) {
+        Ok(size) => walk.found.unpacked += size,
         // The stream has ended, the archive has not, and the file goes on.
         Err(Broken::Read(error))
             if error.kind() == io::ErrorKind::UnexpectedEof && !input.fill_buf()?.is_empty() =>
@@ -201,62 +193,10 @@ fn segment<R: BufRead>(
         }
         Err(broken) => return Err(broken),
     }
-    if !found.compressions.contains(&compression) {
-        found.compressions.push(compression);
+    if !walk.found.compressions.contains(&compression) {
+        walk.found.compressions.push(compression);
     }
     Ok(())
-}
-
-/// Defects of an archive, wherever it is.
-#[derive(Debug)]
-enum Broken {
-    Read(io::Error),
-    Malformed(&'static str),
-    TooLarge,
-    NotUnpacked,
-    /// What it is, and what makes one that the kernel unpacks.
-    Unsupported(String, &'static str),
-    /// No archive is there; the kernel stops, and starts what it has.
-    Junk,
-}
-
-impl From<limits::Limit> for Broken {
-    fn from(limit: limits::Limit) -> Self {
-        Self::Unsupported(limit.reason, limit.remedy)
-    }
-}
-
-impl From<io::Error> for Broken {
-    fn from(error: io::Error) -> Self {
-        Self::Read(error)
-    }
-}
-
-fn at(broken: Broken, start: u64, head: &[u8]) -> Defect {
-    let corrupt = |reason: String| Defect::Corrupt { start, reason };
-    match broken {
-        Broken::TooLarge => Defect::TooLarge,
-        Broken::NotUnpacked => Defect::NotUnpacked { start },
-        Broken::Unsupported(reason, remedy) => Defect::Unsupported {
-            start,
-            reason,
-            remedy,
-        },
-        Broken::Junk if Compression::of(head).is_some() => {
-            corrupt("no cpio archive is in it".to_owned())
-        }
-        Broken::Junk => Defect::Unknown {
-            start,
-            bytes: head[..head.len().min(MAGIC)].to_owned(),
-        },
-        Broken::Malformed(reason) => corrupt(reason.to_owned()),
-        Broken::Read(error) => match error.kind() {
-            io::ErrorKind::UnexpectedEof => Defect::Truncated { start },
-            // Of the reader, and not of a decompressor.
-            _ if error.raw_os_error().is_some() => Defect::Read(error),
-            _ => corrupt(error.to_string()),
-        },
-    }
 }
 
 fn is_newc(magic: &[u8]) -> bool {
@@ -302,33 +242,33 @@ fn compressed(
     compression: Compression,
     input: impl BufRead,
     limit: u64,
-    found: &mut Verified,
+    walk: &mut Walk<'_>,
 ) -> Result<u64, Broken> {
     match compression {
-        Compression::Gzip => archives(flate2::bufread::GzDecoder::new(input), limit, found),
+        Compression::Gzip => archives(flate2::bufread::GzDecoder::new(input), limit, walk),
         Compression::Xz => {
             let stream = liblzma::stream::Stream::new_stream_decoder(MEMORY, 0);
             let stream = stream.map_err(io::Error::from)?;
             let decoder = liblzma::bufread::XzDecoder::new_stream(input, stream);
-            archives(decoder, limit, found)
+            archives(decoder, limit, walk)
         }
         Compression::Lzma => {
             let stream = liblzma::stream::Stream::new_lzma_decoder(MEMORY);
             let stream = stream.map_err(io::Error::from)?;
             let decoder = liblzma::bufread::XzDecoder::new_stream(input, stream);
-            archives(decoder, limit, found)
+            archives(decoder, limit, walk)
         }
         Compression::Zstd => {
             let decoder = zstd::Decoder::with_buffer(input)?.single_frame();
-            archives(decoder, limit, found)
+            archives(decoder, limit, walk)
         }
-        Compression::Lz4 => archives(lz4_blocks(input), limit, found),
-        Compression::Bzip2 => archives(bzip2::bufread::BzDecoder::new(input), limit, found),
+        Compression::Lz4 => archives(lz4_blocks(input), limit, walk),
+        Compression::Bzip2 => archives(bzip2::bufread::BzDecoder::new(input), limit, walk),
     }
 }
 
 /// Reads archives that are as they are, and zeros, to the end; their size.
-fn archives(input: impl Read, limit: u64, found: &mut Verified) -> Result<u64, Broken> {
+fn archives(input: impl Read, limit: u64, walk: &mut Walk<'_>) -> Result<u64, Broken> {
     let mut input = io::BufReader::new(input.take(limit));
     let mut size = 0;
     while let Some(first) = after_zeros(&mut input)? {
@@ -336,7 +276,7 @@ fn archives(input: impl Read, limit: u64, found: &mut Verified) -> Result<u64, B
         if !is_newc(&magic[..length]) {
             return Err(Broken::Junk);
         }
-        size += archive(&mut input, found)?;
+        size += archive(&mut input, walk)?;
     }
     match input.into_inner().limit() {
         0 => Err(Broken::TooLarge),
@@ -345,7 +285,7 @@ fn archives(input: impl Read, limit: u64, found: &mut Verified) -> Result<u64, B
 }
 
 /// Reads an archive behind its first magic number, up to its trailer; its size.
-fn archive(input: &mut impl Read, found: &mut Verified) -> Result<u64, Broken> {
+fn archive(input: &mut impl Read, walk: &mut Walk<'_>) -> Result<u64, Broken> {
     let mut size = 0;
     loop {
         let mut header = [0; HEADER - MAGIC];
@@ -370,10 +310,16 @@ fn archive(input: &mut impl Read, found: &mut Verified) -> Result<u64, Broken> {
         if skipped < rest {
             return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
         }
-        found.entries += 1;
+        walk.found.entries += 1;
+        (walk.visit)(Listed {
+            path,
+            mode,
+            size: data,
+            compression: walk.compression,
+        });
         let bare = path.strip_prefix(b".").unwrap_or(path);
         let bare = bare.strip_prefix(b"/").unwrap_or(path);
-        found.has_init |= bare == INIT.as_bytes() && mode & TYPE != DIRECTORY;
+        walk.found.has_init |= bare == INIT.as_bytes() && mode & TYPE != DIRECTORY;
         let mut magic = [0; MAGIC];
         input.read_exact(&mut magic)?;
         if !is_newc(&magic) {

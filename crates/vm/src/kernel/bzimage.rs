@@ -76,6 +76,11 @@ impl<'a> BzImage<'a> {
         let payload = range
             .and_then(|(start, end)| bytes.get(start..end))
             .ok_or_else(|| truncated("the compressed kernel", end, bytes))?;
+        if payload.is_empty() {
+            return Err(Reason::NotKernel(
+                "a program that boots as one, without a payload",
+            ));
+        }
         let high = bytes[0x211] & LOADED_HIGH != 0;
         Ok(Self {
             protocol,
@@ -109,11 +114,6 @@ impl<'a> BzImage<'a> {
         }
         let Some(compression) = self.compression() else {
             let start = &self.payload[..self.payload.len().min(8)];
-            if start.is_empty() {
-                return Err(Reason::NotKernel(
-                    "a program that boots as one, without a payload",
-                ));
-            }
             return Err(Reason::UnknownCompression(start.to_owned()));
         };
         let vmlinux = match self.payload.split_last_chunk::<4>() {

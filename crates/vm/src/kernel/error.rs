@@ -3,6 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use memchr::memmem;
+
 use super::compression::Compression;
 use crate::cache;
 
@@ -167,6 +169,35 @@ impl Reason {
             ),
             _ => None,
         }
+    }
+}
+
+/// Programs that boot loaders start as they start kernels, by words in them.
+const PROGRAMS: [(&[u8], &str); 5] = [
+    (b"Memtest86+ v", "Memtest86+, which tests memory"),
+    (b"(XEN) ", "the Xen hypervisor"),
+    (b"iPXE", "iPXE, which boots from the network"),
+    (b"Welcome to GRUB!", "the boot loader GRUB"),
+    (
+        b"#### LoaderInfo: systemd-boot",
+        "the boot loader systemd-boot",
+    ),
+];
+
+/// Names a known program that is not used as a kernel for another reason. Linux has words of some
+/// of them, too.
+pub(super) fn named(bytes: &[u8], reason: Reason) -> Reason {
+    let may_be = matches!(
+        reason,
+        Reason::NotKernel(_) | Reason::ThirtyTwoBit | Reason::OldProtocol(_)
+    );
+    if !may_be || memmem::find(bytes, b"Linux version ").is_some() {
+        return reason;
+    }
+    let mut programs = PROGRAMS.iter();
+    match programs.find(|(word, _)| memmem::find(bytes, word).is_some()) {
+        Some((_, program)) => Reason::NotKernel(program),
+        None => reason,
     }
 }
 

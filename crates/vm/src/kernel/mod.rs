@@ -6,6 +6,7 @@
 
 mod bzimage;
 mod compression;
+mod drivers;
 pub(crate) mod elf;
 mod entry;
 mod error;
@@ -19,12 +20,13 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use brisk_host::files;
-use brisk_host::kernel::image_version;
+use brisk_host::kernel::{banner, image_version};
 
 use crate::cache::Cache;
 
 pub use bzimage::BzImage;
 pub use compression::Compression;
+pub use drivers::{missing_driver, option_of};
 pub use elf::{pvh_entry, slim};
 pub use entry::{Entry, entry};
 pub use error::{Error, Reason};
@@ -54,6 +56,10 @@ impl<'a> Image<'a> {
     ///
     /// A [`Reason`] that says what the bytes are instead.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Reason> {
+        Self::recognise(bytes).map_err(|reason| error::named(bytes, reason))
+    }
+
+    fn recognise(bytes: &'a [u8]) -> Result<Self, Reason> {
         if bytes.is_empty() {
             return Err(Reason::Empty);
         }
@@ -102,6 +108,44 @@ impl<'a> Image<'a> {
             }
         }
     }
+}
+
+/// Form of a kernel image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Form {
+    /// `bzImage`, `vmlinux` or `unified kernel image`.
+    pub name: &'static str,
+    /// Compression of the kernel in it; `None` of one that is as it is.
+    pub compression: Option<Compression>,
+}
+
+/// The form of the kernel image in a file.
+///
+/// # Errors
+///
+/// As [`extract`].
+pub fn form(image: &Path) -> Result<Form, Error> {
+    let bytes = read(image)?;
+    form_of(&bytes).map_err(|source| Error::Image {
+        path: image.to_owned(),
+        source,
+    })
+}
+
+fn form_of(bytes: &[u8]) -> Result<Form, Reason> {
+    let form = |name, compression| Form { name, compression };
+    Ok(match Image::parse(bytes)? {
+        Image::BzImage(image) => form("bzImage", image.compression()),
+        Image::Vmlinux(_) => form("vmlinux", None),
+        Image::Uki(uki) => form(
+            "unified kernel image",
+            BzImage::parse(uki.linux)?.compression(),
+        ),
+        Image::Compressed(compression, bytes) => {
+            let inner = form_of(&compression.decompress(bytes, None)?)?;
+            form(inner.name, Some(compression))
+        }
+    })
 }
 
 /// The vmlinux in a file's bytes; see [`Image::vmlinux`].
@@ -188,14 +232,20 @@ fn build(image: &Path, file: &mut File) -> Result<Meta, Error> {
     let slim = slim(&vmlinux).map_err(at)?;
     file.write_all(&slim)
         .map_err(|source| Error::Write { source })?;
-    let version = image_version(image).map_err(|source| Error::Read {
-        path: image.to_owned(),
-        source,
-    })?;
-    Ok(Meta {
-        version: version.unwrap_or_default(),
-        pvh,
-    })
+    let version = match parsed {
+        Image::Compressed(..) => banner(&vmlinux).map(str::to_owned),
+        _ => None,
+    };
+    let version = match version {
+        Some(version) => version,
+        None => image_version(image)
+            .map_err(|source| Error::Read {
+                path: image.to_owned(),
+                source,
+            })?
+            .unwrap_or_default(),
+    };
+    Ok(Meta { version, pvh })
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, Error> {

@@ -218,6 +218,16 @@ fn other_things_are_named() {
     let mut image = bzimage(&packed(Compression::Gzip, &vmlinux()));
     image[0x236] = 0;
     assert!(refusal(&image).contains("32-bit x86"));
+    image.extend(b"(XEN) ");
+    assert!(refusal(&image).contains("the Xen hypervisor"));
+    // Linux has messages about Xen.
+    image.extend(b"Linux version 6.9.9");
+    assert!(refusal(&image).contains("32-bit x86"));
+    let mut program = bzimage(b"");
+    assert!(refusal(&program).contains("without a payload"));
+    program.extend(b"Memtest86+ v6.10");
+    assert!(refusal(&program).contains("Memtest86+"));
+    assert!(refusal(&compress(Compression::Gzip, &program)).contains("Memtest86+"));
     assert!(refusal(&uki(0xaa64, &[(".linux", b"x")])).contains("another architecture"));
     assert_eq!(
         refusal(&uki(0x8664, &[])),
