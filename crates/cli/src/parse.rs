@@ -8,18 +8,35 @@ use brisk_host::quantity;
 use brisk_tools::guest as tool;
 
 /// `90`, `1.5s`, `500ms`, `5m`, `1h`.
-pub(crate) fn duration(option: &str, text: &str) -> anyhow::Result<Duration> {
-    quantity::duration(text).with_context(|| {
-        format!("{option} {text}: not a duration; write for example 90, 90s, 500ms or 5m")
-    })
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+    quantity::duration(text)
+        .ok_or_else(|| "not a duration; write for example 90, 90s, 500ms or 5m".to_owned())
 }
 
-/// A duration; None for 0.
-pub(crate) fn duration_unless_zero(option: &str, text: &str) -> anyhow::Result<Option<Duration>> {
+/// A duration, or 0.
+pub(crate) fn duration_or_zero(text: &str) -> Result<Duration, String> {
     match text {
-        "0" | "0s" => Ok(None),
-        text => duration(option, text).map(Some),
+        "0" | "0s" => Ok(Duration::ZERO),
+        text => duration(text),
     }
+}
+
+/// A size of memory, in MiB.
+pub(crate) fn memory_mib(text: &str) -> Result<u64, String> {
+    quantity::memory_mib(text)
+        .ok_or_else(|| "not a size; write for example 512M, 2G or 512 (MiB)".to_owned())
+}
+
+/// Memory of a guest, in MiB.
+pub(crate) fn guest_memory(text: &str) -> Result<u64, String> {
+    let mib = memory_mib(text)?;
+    if mib < tool::LEAST_MEMORY {
+        return Err(format!(
+            "a distribution's kernel does not boot in less than {}M",
+            tool::LEAST_MEMORY
+        ));
+    }
+    Ok(mib)
 }
 
 pub(crate) fn share(text: &str) -> anyhow::Result<tool::Share> {
@@ -36,10 +53,10 @@ pub(crate) fn share(text: &str) -> anyhow::Result<tool::Share> {
     Ok(tool::Share { host, ..share })
 }
 
-pub(crate) fn host_name(text: &str) -> anyhow::Result<String> {
+pub(crate) fn host_name(text: &str) -> Result<String, String> {
     let good = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '.';
     if text.is_empty() || text.len() > 64 || !text.chars().all(good) {
-        bail!("--hostname {text:?}: write letters, digits, - and ., up to 64");
+        return Err("write letters, digits, - and ., up to 64".to_owned());
     }
     Ok(text.to_owned())
 }
@@ -102,11 +119,17 @@ mod tests {
     fn host_names_are_checked() {
         assert_eq!(host_name("a-1.example").unwrap(), "a-1.example");
         for text in ["", "a b", "a_b", &"a".repeat(65)] {
-            let error = host_name(text).unwrap_err().to_string();
-            assert!(
-                error.contains("--hostname") && error.contains(text),
-                "{error}"
-            );
+            assert!(host_name(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn memory_of_guests_is_in_mib() {
+        for (text, mib) in [("512", 512), ("512M", 512), ("2G", 2048), ("131072k", 128)] {
+            assert_eq!(guest_memory(text).unwrap(), mib, "{text}");
+        }
+        for text in ["", "M", "-1G", "12Q", "95M", "99999999999999999T"] {
+            assert!(guest_memory(text).is_err(), "{text}");
         }
     }
 
@@ -119,13 +142,13 @@ mod tests {
             ("5m", 300_000),
         ] {
             assert_eq!(
-                duration("--timeout", text).unwrap(),
+                duration(text).unwrap(),
                 Duration::from_millis(millis),
                 "{text}"
             );
         }
         for text in ["", "s", "0", "-3s", "5d", "infs"] {
-            assert!(duration("--timeout", text).is_err(), "{text}");
+            assert!(duration(text).is_err(), "{text}");
         }
     }
 }

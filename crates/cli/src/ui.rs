@@ -79,7 +79,8 @@ impl Ui {
         Board::new(self.terminal)
     }
 
-    /// Progress of an activity with a known number of steps; nothing where stderr is no terminal.
+    /// Progress of an activity with a known number of steps; a line each half minute where stderr is no
+    /// terminal.
     /// It is wiped when dropped.
     #[must_use]
     pub fn bar(&self, steps: u64, text: &str) -> Bar {

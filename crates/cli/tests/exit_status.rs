@@ -1,6 +1,6 @@
 //! brisk ends as the guest's command does.
 
-use brisk_testkit::brisk;
+use brisk_testkit::{brisk, brisk_of};
 
 #[test]
 fn the_commands_status_is_brisks() {
@@ -8,6 +8,26 @@ fn the_commands_status_is_brisks() {
         let run = brisk!["--root", "none"].script(&format!("exit {status}"));
         let run = run.exits(status);
         assert_eq!((run.text().as_str(), run.stderr.as_str()), ("", ""));
+    }
+}
+
+#[test]
+fn a_size_or_a_time_that_is_none_is_a_wrong_command_line() {
+    for (words, name) in [
+        (&["run", "--memory", "12Q"][..], "--memory"),
+        (&["run", "--memory", "1M"], "--memory"),
+        (&["run", "--timeout", "5y"], "--timeout"),
+        (&["run", "--hostname", "a_b"], "--hostname"),
+        (&["vm", "create", "a", "--memory", "3Z"], "--memory"),
+        (&["vm", "create", "a", "--bandwidth", "1Q"], "--bandwidth"),
+        (&["vm", "autostop", "--deadline", "x"], "--deadline"),
+        (&["boot", "bench", "--timeout", "5x"], "--timeout"),
+        (&["idle", "measure", "--time", "5q"], "--time"),
+        (&["reboot", "rehearse", "--memory", "1M"], "--memory"),
+        (&["crypto", "bench", "--seconds", "2h"], "--seconds"),
+    ] {
+        let refused = brisk_of!().args(words).exits(2);
+        let _ = refused.explains(&["invalid value", name]);
     }
 }
 

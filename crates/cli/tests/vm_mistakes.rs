@@ -29,6 +29,7 @@ fn main() {
         ),
         trial("a_backing_file_of_a_suspended_machine", old(), backing),
         trial("a_stop_right_after_the_start", none(), early_stop),
+        trial("what_cannot_boot_is_not_defined", none(), unbootable),
         trial("a_uuid_that_came_after_the_suspend", old(), uuid_after),
         trial("a_runtime_directory_that_is_gone", none(), no_runtime),
         trial(
@@ -42,6 +43,26 @@ fn main() {
 
 fn machines() -> Machines {
     Machines::new(|| brisk_of!["vm"], env!("CARGO_TARGET_TMPDIR"))
+}
+
+fn unbootable() {
+    let all = machines();
+    let text = all.dir().join("text");
+    fs::write(&text, "no image\n").unwrap();
+    let text = text.to_str().unwrap();
+    let share = format!("{text}:/mnt");
+    for (words, reason) in [
+        (["--root", text], "not a root"),
+        (["--kernel", text], "not a kernel but a text file"),
+        (["--disk", "/nonexistent"], "does not exist"),
+        (["--share", &share], "cannot share"),
+    ] {
+        all.refuses(&[&["create", "a"], &words[..]].concat(), &[reason]);
+        assert!(!all.definition("a").exists(), "{words:?}");
+    }
+    let disk = disk(&all);
+    let words = format!("{},format=raw", disk.display());
+    let _ = all.does(&["create", "a", "--disk", &words]);
 }
 
 fn disk(all: &Machines) -> PathBuf {

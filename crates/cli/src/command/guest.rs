@@ -2,12 +2,12 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context, bail};
-use brisk_host::quantity;
 use brisk_tools::guest::{self as tool, Optimisations, Options, RootOption};
 use brisk_vm::qemu::DiskFormat;
 use brisk_vm::virtiofs::Access;
 use clap::ValueEnum;
+
+use crate::parse::guest_memory;
 
 /// Options for the kernel, the root and the modules of a guest.
 #[derive(Debug, clap::Args)]
@@ -78,8 +78,8 @@ pub struct MachineArgs {
 
     /// Memory: bytes with a suffix K, M, G (powers of 1024); a bare number is MiB. Default: 256M
     /// with --root none, else 512M.
-    #[arg(long, short, value_name = "SIZE")]
-    pub memory: Option<String>,
+    #[arg(long, short, value_name = "SIZE", value_parser = guest_memory)]
+    pub memory: Option<u64>,
 
     /// Accelerator: KVM where a trial run shows that it works, else TCG.
     #[arg(long, value_enum, default_value_t = Accel::Auto)]
@@ -251,8 +251,8 @@ impl MachineArgs {
         let usual = guest.options();
         let hardware = tool::HardwareOptions {
             cpus: self.cpus,
-            memory_mib: match &self.memory {
-                Some(text) => memory(text)?,
+            memory_mib: match self.memory {
+                Some(mib) => mib,
                 None if guest.root == "none" => 256,
                 None => 512,
             },
@@ -285,41 +285,5 @@ impl MachineArgs {
             optimisations: Optimisations::parse(&self.optimisations),
             ..usual
         })
-    }
-}
-
-/// Parses a size of memory; the result is in MiB.
-fn memory(text: &str) -> anyhow::Result<u64> {
-    let mib = quantity::memory_mib(text).with_context(|| {
-        format!("--memory {text}: not a size; write for example 512M, 2G or 512 (MiB)")
-    })?;
-    if mib < tool::LEAST_MEMORY {
-        bail!(
-            "--memory {text}: a distribution's kernel does not boot in less than {}M",
-            tool::LEAST_MEMORY
-        );
-    }
-    Ok(mib)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sizes_are_mib() {
-        for (text, mib) in [
-            ("512", 512),
-            ("512M", 512),
-            ("2G", 2048),
-            ("1GiB", 1024),
-            ("131072k", 128),
-        ] {
-            assert_eq!(memory(text).unwrap(), mib, "{text}");
-        }
-        for text in ["", "M", "-1G", "12Q", "95M", "99999999999999999T"] {
-            let error = memory(text).unwrap_err().to_string();
-            assert!(error.contains(text), "{error}");
-        }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 use std::time::Instant;
 
 use anyhow::{Context, bail};
@@ -52,7 +53,7 @@ pub struct Args {
     pub share: Vec<String>,
 
     /// Host name of the guest: letters, digits, - and ., up to 64.
-    #[arg(long, value_name = "NAME", default_value = "brisk")]
+    #[arg(long, value_name = "NAME", default_value = "brisk", value_parser = host_name)]
     pub hostname: String,
 
     /// Set a variable of the command's environment, or pass on the host's value of it.
@@ -105,8 +106,8 @@ pub struct Args {
     pub format: Format,
 
     /// Time limit of boot and command together, for example 90, 90s or 5m.
-    #[arg(long, value_name = "DURATION")]
-    pub timeout: Option<String>,
+    #[arg(long, value_parser = duration, value_name = "DURATION")]
+    pub timeout: Option<Duration>,
 
     /// Show the kernel's console on stderr.
     #[arg(long)]
@@ -322,12 +323,8 @@ fn options(args: &Args) -> anyhow::Result<Options> {
             user: args.user.as_deref().map(user),
             terminal,
         },
-        host_name: Some(host_name(&args.hostname)?),
-        timeout: args
-            .timeout
-            .as_deref()
-            .map(|text| duration("--timeout", text))
-            .transpose()?,
+        host_name: Some(args.hostname.clone()),
+        timeout: args.timeout,
         console: args.console,
         warm: match args.warm {
             Warm::No => tool::Warm::No,

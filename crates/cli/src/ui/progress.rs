@@ -6,14 +6,15 @@
 //! never left out.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{HumanDuration, ProgressBar, ProgressState, ProgressStyle};
 
 /// Time from which on an activity shows a sign of life.
 const MOMENT: Duration = Duration::from_millis(400);
@@ -21,6 +22,9 @@ const MOMENT: Duration = Duration::from_millis(400);
 const TICK: Duration = Duration::from_millis(300);
 /// Time that a terminal has at the end to have the progress wiped.
 const FAREWELL: Duration = Duration::from_millis(500);
+
+/// Interval of a line that says how far an activity is, where there is no terminal.
+const REPORT: Duration = Duration::from_secs(30);
 
 type Change = Box<dyn FnOnce(&ProgressBar) + Send>;
 
@@ -107,6 +111,8 @@ fn draw(bar: &ProgressBar, quiet: Duration, changes: &Receiver<Change>, shared: 
             }
         }
     };
+    let begun = Instant::now();
+    let mut report = begun + REPORT;
     let mut wait = quiet;
     loop {
         match changes.recv_timeout(wait) {
@@ -119,45 +125,71 @@ fn draw(bar: &ProgressBar, quiet: Duration, changes: &Receiver<Change>, shared: 
             bar.set_position(shared.position.load(Ordering::Relaxed));
             bar.tick();
         }
+        if bar.is_hidden() && Instant::now() >= report {
+            report += REPORT;
+            let position = shared.position.load(Ordering::Relaxed);
+            let line = report_line(bar, position, begun.elapsed());
+            let _ = line.map(|line| writeln!(io::stderr().lock(), "brisk: {line}"));
+        }
     }
     print();
     bar.finish_and_clear();
 }
 
+/// How far an activity is, for a log; `None` of one that has no name.
+fn report_line(bar: &ProgressBar, position: u64, elapsed: Duration) -> Option<String> {
+    let activity = Some(bar.prefix()).filter(|prefix| !prefix.is_empty());
+    let activity = activity.unwrap_or_else(|| bar.message());
+    let done = match bar.length().filter(|length| *length > 0) {
+        Some(length) => format!("{position} of {length}"),
+        None => format!("for {}", HumanDuration(elapsed)),
+    };
+    (!activity.is_empty()).then(|| format!("{activity}: {done}"))
+}
+
 /// See [`Ui::board`](super::Ui::board).
 #[derive(Debug)]
-pub struct Board(Option<Drawing>);
+pub struct Board {
+    drawing: Drawing,
+    terminal: bool,
+}
 
 impl Board {
     pub(super) fn new(terminal: bool) -> Self {
-        Self(terminal.then(|| Drawing::begin(ProgressBar::new(0), TICK)))
+        let bar = match terminal {
+            true => ProgressBar::new(0),
+            false => ProgressBar::hidden(),
+        };
+        Self {
+            drawing: Drawing::begin(bar, TICK),
+            terminal,
+        }
     }
 
     /// Whether there is a terminal to show it on.
     #[must_use]
     pub fn is_shown(&self) -> bool {
-        self.0.is_some()
+        self.terminal
     }
 
     /// Replaces the text.
     pub fn text(&self, text: &str) {
-        if let Some(drawing) = &self.0 {
+        if self.terminal {
             let text = text.trim_end().to_owned();
-            drawing.change(move |bar| bar.set_message(text));
+            self.drawing.change(move |bar| bar.set_message(text));
         }
     }
 
     /// Shows the present activity, and how far it is, in seconds; without an end if that is not
     /// known.
     pub fn step(&self, activity: &str, seconds: u64, of: Option<u64>) {
-        let Some(drawing) = &self.0 else { return };
         let end = match of {
             Some(_) => "{wide_bar} {pos}/{len} s",
             None => "{pos} s",
         };
         let activity = activity.to_owned();
-        drawing.set_position(seconds);
-        drawing.change(move |bar| {
+        self.drawing.set_position(seconds);
+        self.drawing.change(move |bar| {
             if let Ok(style) = ProgressStyle::with_template(&format!("{{msg}}\n{{prefix}} {end}")) {
                 bar.set_style(style);
             }
@@ -173,13 +205,15 @@ pub struct Bar(Drawing);
 
 impl Bar {
     pub(super) fn new(terminal: bool, steps: u64, text: &str) -> Self {
-        if !terminal {
-            return Self(Drawing::begin(ProgressBar::hidden(), TICK));
-        }
-        let bar = ProgressBar::new(steps).with_message(text.to_owned());
-        let template = "{msg} {wide_bar} {pos}/{len}, {eta} left";
+        let bar = match terminal {
+            true => ProgressBar::new(steps),
+            false => ProgressBar::hidden(),
+        };
+        bar.set_length(steps);
+        let bar = bar.with_message(text.to_owned());
+        let template = "{msg} {wide_bar} {pos}/{len}{left}";
         if let Ok(style) = ProgressStyle::with_template(template) {
-            bar.set_style(style);
+            bar.set_style(style.with_key("left", left));
         }
         Self(Drawing::begin(bar, TICK))
     }
@@ -206,18 +240,46 @@ impl Bar {
     }
 }
 
+/// Writes the time that is left, where it is known and not nothing: the last step may take long.
+fn left(state: &ProgressState, text: &mut dyn fmt::Write) {
+    if state.eta() >= Duration::from_secs(1) {
+        let _ = write!(text, ", {:#} left", HumanDuration(state.eta()));
+    }
+}
+
 /// See [`Ui::spinner`](super::Ui::spinner).
 #[derive(Debug)]
-pub struct Spinner(#[expect(dead_code, reason = "it draws until it is dropped")] Option<Drawing>);
+pub struct Spinner(#[expect(dead_code, reason = "it draws until it is dropped")] Drawing);
 
 impl Spinner {
     pub(super) fn new(terminal: bool, text: &str) -> Self {
-        Self(terminal.then(|| {
-            let bar = ProgressBar::new_spinner().with_message(text.to_owned());
-            if let Ok(style) = ProgressStyle::with_template("{spinner} {msg} {elapsed}") {
-                bar.set_style(style);
-            }
-            Drawing::begin(bar, MOMENT)
-        }))
+        let bar = match terminal {
+            true => ProgressBar::new_spinner(),
+            false => ProgressBar::hidden(),
+        };
+        let bar = bar.with_message(text.to_owned());
+        if let Ok(style) = ProgressStyle::with_template("{spinner} {msg} {elapsed}") {
+            bar.set_style(style);
+        }
+        Self(Drawing::begin(bar, MOMENT))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_is_told_how_far_an_activity_is() {
+        let line =
+            |bar: &ProgressBar, position| report_line(bar, position, Duration::from_secs(60));
+        let bar = ProgressBar::hidden();
+        assert_eq!(line(&bar, 0), None);
+        let bar = bar.with_message("booting");
+        assert_eq!(line(&bar, 0).unwrap(), "booting: for 60 seconds");
+        bar.set_length(12);
+        assert_eq!(line(&bar, 3).unwrap(), "booting: 3 of 12");
+        bar.set_prefix("waiting");
+        assert_eq!(line(&bar, 3).unwrap(), "waiting: 3 of 12");
     }
 }

@@ -66,7 +66,7 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
             .with_context(|| format!("cannot read {}", path.display()))?;
         markers.add(&path.display().to_string(), &text)?;
     }
-    let timeout = args.subject.timeout()?;
+    let timeout = args.subject.timeout;
     let (plain, traced) = args.subject.with_trace(ui)?;
     // Watching a QEMU of the user's adds nothing to it.
     let (traced, plain) = match traced {

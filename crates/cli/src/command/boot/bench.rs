@@ -1,12 +1,10 @@
 //! `brisk boot bench`.
 
-use anyhow::bail;
 use brisk_measure::Report;
 use brisk_tools::boot::bench::{Settings, bench, series_name};
 use brisk_tools::experiment::Saved;
 
-use super::output::OutputArgs;
-use super::output::stopped;
+use super::output::{OutputArgs, some_boot_ended, stopped};
 use super::target::SubjectArgs;
 use crate::exit;
 use crate::output::now;
@@ -46,7 +44,7 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
         runs: args.runs,
         warmups: args.warmup.unwrap_or(if exact { 0 } else { 3 }),
         until: args.subject.until(),
-        timeout: args.subject.timeout()?,
+        timeout: args.subject.timeout,
     };
     let file = args.output.file("boot-bench")?;
     let mut report = Report::new("boot-bench", now(), subject.environment());
@@ -63,12 +61,6 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
     report.save(&file)?;
     args.output.show(&report, &file, ui)?;
     let name = series_name(&subject, settings.until);
-    let values = report.series(&name).map(|series| series.values().len());
-    if values == Some(0) {
-        bail!(
-            "no boot came to its end; the reasons are in {}",
-            file.display()
-        );
-    }
+    some_boot_ended(&report, &[name], &file)?;
     Ok(exit::OK)
 }

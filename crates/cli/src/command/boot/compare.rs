@@ -1,6 +1,7 @@
 //! `brisk boot compare`.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use brisk_measure::{Environment, Report};
@@ -11,8 +12,7 @@ use brisk_tools::boot::target::BootTarget;
 use brisk_tools::experiment::{Saved, compare_reports};
 use clap::Parser;
 
-use super::output::OutputArgs;
-use super::output::stopped;
+use super::output::{OutputArgs, some_boot_ended, stopped};
 use super::target::{Clock, SubjectArgs, Until};
 use crate::exit;
 use crate::output::now;
@@ -65,8 +65,8 @@ pub struct Args {
     pub until: Until,
 
     /// Time limit of one boot, for example 90, 90s or 5m.
-    #[arg(long, value_name = "DURATION", default_value = "60s")]
-    pub timeout: String,
+    #[arg(long, value_parser = duration, value_name = "DURATION", default_value = "60s")]
+    pub timeout: Duration,
 
     /// Compare reports of hosts that differ, too; the comparison is marked then.
     #[arg(long)]
@@ -155,7 +155,7 @@ fn configurations(args: &Args, words: [&String; 2], ui: &Ui) -> anyhow::Result<u
         warmups: args.warmup,
         traces: args.traces,
         until: args.until.tool(),
-        timeout: duration("--timeout", &args.timeout)?,
+        timeout: args.timeout,
     };
     let file = args.output.file("boot-comparison")?;
     let environment = b.environment().common(&a.environment());
@@ -178,6 +178,7 @@ fn configurations(args: &Args, words: [&String; 2], ui: &Ui) -> anyhow::Result<u
     explain_into(&mut report, difference);
     report.save(&file)?;
     args.output.show(&report, &file, ui)?;
+    some_boot_ended(&report, &names, &file)?;
     Ok(exit::OK)
 }
 

@@ -1,5 +1,9 @@
 //! The end of commands that boot.
 
+use std::path::Path;
+
+use anyhow::bail;
+use brisk_measure::Report;
 use brisk_tools::boot::bench::BenchError;
 
 use crate::exit;
@@ -19,4 +23,31 @@ pub(super) fn stopped(error: BenchError, left: &str, ui: &Ui) -> anyhow::Result<
         BenchError::Start(error) => Err(explain(error)),
         error => Err(error.into()),
     }
+}
+
+/// Checks that each of these series of a report has the time of a boot.
+///
+/// # Errors
+/// If one has none: every boot of it has failed.
+pub(super) fn some_boot_ended(
+    report: &Report,
+    names: &[String],
+    file: &Path,
+) -> anyhow::Result<()> {
+    for name in names {
+        if report
+            .series(name)
+            .is_some_and(|series| series.values().is_empty())
+        {
+            let whose = match names.len() {
+                1 => String::new(),
+                _ => format!(" of {name}"),
+            };
+            bail!(
+                "no boot{whose} came to its end; the reasons are in {}",
+                file.display()
+            );
+        }
+    }
+    Ok(())
 }

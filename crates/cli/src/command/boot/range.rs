@@ -95,7 +95,7 @@ pub struct Args {
     pub tolerance: Option<f64>,
 
     /// Time limit of a build, for example 90s or 30m.
-    #[arg(long, value_name = "DURATION", value_parser = limit)]
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub build_timeout: Option<Duration>,
 
     /// Begin each build without the files of the build before.
@@ -196,7 +196,7 @@ pub(super) fn live(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
     };
     let until = subject.until();
     let setting = format!("{template:?} {until:?}");
-    let timeout = subject.timeout()?;
+    let timeout = subject.timeout;
     let cache = Cache::open()?;
     let markers = LogPatterns::own()?;
     let mut measure = Live::new(template, until, timeout, args.bisect, cache, markers);
@@ -278,10 +278,6 @@ fn percent(text: &str) -> Result<f64, String> {
         Ok(number) if (0.0..1000.0).contains(&number) => Ok(number / 100.0),
         _ => Err("not a percentage; write for example 0.5".to_owned()),
     }
-}
-
-fn limit(text: &str) -> Result<Duration, String> {
-    duration("--build-timeout", text).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]

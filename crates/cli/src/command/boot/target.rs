@@ -57,8 +57,8 @@ pub struct SubjectArgs {
     pub ready: Option<ReadyCondition>,
 
     /// Time limit of one boot, for example 90, 90s or 5m.
-    #[arg(long, value_name = "DURATION", default_value = "60s")]
-    pub timeout: String,
+    #[arg(long, value_parser = duration, value_name = "DURATION", default_value = "60s")]
+    pub timeout: Duration,
 
     /// Boot this libvirt domain instead of a guest of brisk's.
     ///
@@ -126,10 +126,6 @@ impl Until {
 }
 
 impl SubjectArgs {
-    pub(super) fn timeout(&self) -> anyhow::Result<Duration> {
-        duration("--timeout", &self.timeout)
-    }
-
     pub(super) const fn until(&self) -> ToolUntil {
         self.until.tool()
     }
@@ -214,7 +210,7 @@ impl SubjectArgs {
             self.connect.as_deref(),
             self.ready.clone(),
             stop,
-            self.timeout()?,
+            self.timeout,
         );
         drop(spinner);
         let domain = found.map_err(explain)?;

@@ -1,6 +1,7 @@
 //! `brisk boot tune`.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use brisk_tools::boot::analyze::LogPatterns;
@@ -45,8 +46,8 @@ pub struct Args {
     pub until: Until,
 
     /// Time limit of one boot, for example 90, 90s or 5m.
-    #[arg(long, value_name = "DURATION", default_value = "30s")]
-    pub timeout: String,
+    #[arg(long, value_parser = duration, value_name = "DURATION", default_value = "30s")]
+    pub timeout: Duration,
 
     /// Also try optimisations that give up security of the guest, and use them if they help.
     #[arg(long)]
@@ -169,7 +170,7 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
     let cache = Cache::open()?;
     let settings = Settings {
         until: args.until.tool(),
-        timeout: duration("--timeout", &args.timeout)?,
+        timeout: args.timeout,
         allow_insecure: args.allow_insecure,
         try_initcalls: args.try_initcalls,
         markers: LogPatterns::own()?,

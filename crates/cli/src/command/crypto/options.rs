@@ -38,16 +38,16 @@ pub(super) struct MeasureArgs {
     pub(super) decrypt: bool,
 
     /// Length of a run. openssl speed takes whole seconds.
-    #[arg(long, value_name = "SECONDS", default_value = "1")]
-    pub(super) seconds: String,
+    #[arg(long, value_parser = run_time, value_name = "SECONDS", default_value = "1")]
+    pub(super) seconds: Duration,
 
     /// Rounds, after one that does not count. An interval of 95 % needs six.
     #[arg(long, short = 'n', default_value_t = 6, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(super) rounds: u32,
 
     /// Begin no round after so long.
-    #[arg(long, value_name = "DURATION")]
-    pub(super) budget: Option<String>,
+    #[arg(long, value_parser = duration, value_name = "DURATION")]
+    pub(super) budget: Option<Duration>,
 
     /// Seed of the order of the runs.
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
@@ -66,6 +66,13 @@ pub(super) struct Sizes(pub(super) Vec<usize>);
 
 /// Longest run.
 const LONGEST: Duration = Duration::from_secs(3600);
+
+fn run_time(text: &str) -> Result<Duration, String> {
+    match duration(text)? {
+        longer if longer > LONGEST => Err("a run takes an hour at most".to_owned()),
+        time => Ok(time),
+    }
+}
 /// Bytes of the largest operation.
 const LARGEST: usize = 64 << 20;
 
@@ -125,11 +132,6 @@ impl MeasureArgs {
                 );
             }
         }
-        let seconds = duration("--seconds", &self.seconds)?;
-        if seconds > LONGEST {
-            bail!("--seconds {}: a run takes an hour at most", self.seconds);
-        }
-        let budget = self.budget.as_deref();
         Ok(Options {
             algorithm: self.algorithm,
             direction: if self.decrypt {
@@ -140,9 +142,9 @@ impl MeasureArgs {
             implementations: self.implementations.clone(),
             sizes: self.sizes.0.clone(),
             threads,
-            seconds: seconds.as_secs_f64(),
+            seconds: self.seconds.as_secs_f64(),
             rounds: self.rounds,
-            budget: budget.map(|text| duration("--budget", text)).transpose()?,
+            budget: self.budget,
             seed: self.seed,
         })
     }

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::fmt::Write;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use brisk_host::proc::Procfs;
@@ -54,20 +55,20 @@ pub struct Args {
     /// How long to measure.
     #[arg(
         long,
-        value_name = "DURATION",
+        value_parser = parse::duration, value_name = "DURATION",
         default_value = "30s",
         requires = "measure"
     )]
-    time: String,
+    time: Duration,
 
     /// Longest wait until the guests have settled; 0 measures at once.
     #[arg(
         long,
-        value_name = "LIMIT",
+        value_parser = parse::duration_or_zero, value_name = "LIMIT",
         default_value = "60s",
         requires = "measure"
     )]
-    settle: String,
+    settle: Duration,
 
     /// Form of the findings.
     #[arg(long, value_enum, default_value_t = Format::Table)]
@@ -238,8 +239,8 @@ fn measured(
     ui: &Ui,
 ) -> anyhow::Result<Result<Vec<Described>, u8>> {
     let options = Options {
-        settle: parse::duration_unless_zero("--settle", &args.settle)?,
-        time: Some(parse::duration("--time", &args.time)?),
+        settle: (!args.settle.is_zero()).then_some(args.settle),
+        time: Some(args.time),
         connect: args.guests.connect.clone(),
     };
     let mut running = Vec::new();

@@ -1,6 +1,7 @@
 //! `brisk idle measure`.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use brisk_measure::Environment;
 use brisk_tools::environment;
@@ -34,19 +35,19 @@ pub struct Args {
     /// How long to measure, in windows of about 5 s, for example 30, 30s or 5m.
     #[arg(
         long,
-        value_name = "DURATION",
+        value_parser = parse::duration, value_name = "DURATION",
         default_value = "30s",
         conflicts_with = "live"
     )]
-    pub time: String,
+    pub time: Duration,
 
     /// Longest wait until the guest has settled; 0 measures at once.
     ///
     /// A guest has settled when three windows of 5 s agree: CPU time to 0.2 points or 20 %, wakeups
     /// to 5 a second or 20 %. A limit below 15 s makes the windows shorter. If the guest does not
     /// settle, it is measured nevertheless, with a warning.
-    #[arg(long, value_name = "LIMIT", default_value = "60s")]
-    pub settle: String,
+    #[arg(long, value_parser = parse::duration_or_zero, value_name = "LIMIT", default_value = "60s")]
+    pub settle: Duration,
 
     /// Measure until Ctrl-C, like top.
     #[arg(long)]
@@ -71,10 +72,10 @@ pub struct Args {
 /// If there is no such guest, it cannot be measured, or a file cannot be written.
 pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
     let options = Options {
-        settle: parse::duration_unless_zero("--settle", &args.settle)?,
+        settle: (!args.settle.is_zero()).then_some(args.settle),
         time: match args.live {
             true => None,
-            false => Some(parse::duration("--time", &args.time)?),
+            false => Some(args.time),
         },
         connect: args.target.connect.clone(),
     };

@@ -15,7 +15,7 @@ use crate::command::report::OutputArgs;
 use crate::command::vm::named;
 use crate::exit;
 use crate::output::now;
-use crate::parse::{duration, duration_unless_zero};
+use crate::parse::{duration, duration_or_zero};
 use crate::ui::Ui;
 
 /// Start a guest with and without the changes of brisk idle fix, in turn, and measure it when idle.
@@ -40,25 +40,25 @@ pub struct Args {
     rounds: u32,
 
     /// Time that the guest has to boot.
-    #[arg(long, value_name = "DURATION", default_value = "30s")]
-    boot: String,
+    #[arg(long, value_parser = duration, value_name = "DURATION", default_value = "30s")]
+    boot: Duration,
 
     /// Longest wait after that until it has settled.
-    #[arg(long, value_name = "DURATION", default_value = "60s")]
-    settle: String,
+    #[arg(long, value_parser = duration_or_zero, value_name = "DURATION", default_value = "60s")]
+    settle: Duration,
 
     /// How long it is measured.
-    #[arg(long, value_name = "DURATION", default_value = "30s")]
-    time: String,
+    #[arg(long, value_parser = duration, value_name = "DURATION", default_value = "30s")]
+    time: Duration,
 
     /// How long a domain or VM may take to shut down; 0 cuts its power at once.
     #[arg(
         long,
-        value_name = "DURATION",
+        value_parser = duration_or_zero, value_name = "DURATION",
         default_value = "30s",
         requires = "defined"
     )]
-    shutdown: String,
+    shutdown: Duration,
 
     /// Seed of the order of the sides.
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
@@ -84,9 +84,9 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
     let text = text(&guest)?;
     let settings = Settings {
         rounds: args.rounds,
-        boot: duration("--boot", &args.boot)?,
-        settle: duration_unless_zero("--settle", &args.settle)?.unwrap_or_default(),
-        time: duration("--time", &args.time)?,
+        boot: args.boot,
+        settle: args.settle,
+        time: args.time,
         seed: args.seed,
     };
     let sides = sides(&text, &guest.context, &args.rules)?;
@@ -127,8 +127,7 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
 }
 
 fn start_with(guest: &Described, args: &Args) -> anyhow::Result<Start> {
-    let patience = duration_unless_zero("--shutdown", &args.shutdown)?;
-    start(guest, patience.unwrap_or_default())
+    start(guest, args.shutdown)
 }
 
 /// What starts a guest that is off, for a measurement; it may take `patience` to shut down.

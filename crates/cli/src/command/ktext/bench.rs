@@ -16,7 +16,6 @@ use super::emulation::MachineArgs;
 use crate::command::report::OutputArgs;
 use crate::exit;
 use crate::output::{Format, now};
-use crate::parse;
 use crate::ui::Ui;
 
 /// Kind of the report.
@@ -99,7 +98,7 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
         operations,
         rounds: args.rounds,
         seed: args.seed,
-        limit: parse::duration("--timeout", &args.machine.timeout)?,
+        limit: args.machine.timeout,
     };
     let subject = Subject::of(args)?;
     let file = args.output.file(KIND)?;

@@ -1,10 +1,11 @@
 //! Options of the emulated machine.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
-use anyhow::Context as _;
-use brisk_host::quantity;
 use brisk_tools::ktext::emulated::{BuiltKernel, Plan};
+
+use crate::parse;
 
 /// The machine.
 #[derive(Debug, clap::Args)]
@@ -23,21 +24,21 @@ pub(super) struct MachineArgs {
     cpus: Option<u32>,
 
     /// Memory of each of its nodes. Default: 256M.
-    #[arg(long, value_name = "SIZE")]
-    node_memory: Option<String>,
+    #[arg(long, value_name = "SIZE", value_parser = parse::memory_mib)]
+    node_memory: Option<u64>,
 
     /// Words to add to the kernel's command line.
     #[arg(long, value_name = "WORDS", allow_hyphen_values = true)]
     append: Option<String>,
 
     /// Time for each step at most, such as 10m.
-    #[arg(long, value_name = "DURATION", default_value = "10m")]
-    pub(super) timeout: String,
+    #[arg(long, value_parser = parse::duration, value_name = "DURATION", default_value = "10m")]
+    pub(super) timeout: Duration,
 }
 
 const DEFAULT_NODES: u32 = 2;
 const DEFAULT_CPUS: u32 = 2;
-const DEFAULT_MEMORY: &str = "256M";
+const DEFAULT_MEMORY: u64 = 256;
 
 impl MachineArgs {
     /// An option that describes the machine, if one was given.
@@ -60,13 +61,10 @@ impl MachineArgs {
 
     /// The machine.
     pub(super) fn plan(&self) -> anyhow::Result<Plan> {
-        let memory = self.node_memory.as_deref().unwrap_or(DEFAULT_MEMORY);
-        let memory_of_node = quantity::memory_mib(memory)
-            .with_context(|| format!("--node-memory {memory}: not a size such as 256M"))?;
         Ok(Plan {
             nodes: self.nodes.unwrap_or(DEFAULT_NODES),
             cpus_of_node: self.cpus.unwrap_or(DEFAULT_CPUS),
-            memory_of_node,
+            memory_of_node: self.node_memory.unwrap_or(DEFAULT_MEMORY),
             cmdline: self.append.clone().unwrap_or_default(),
             counts: false,
         })

@@ -12,7 +12,6 @@ use brisk_vm::cache::Cache;
 use super::emulation::MachineArgs;
 use crate::exit;
 use crate::output::{self, Form};
-use crate::parse;
 use crate::ui::Ui;
 
 /// Share of fetches from the own node that replication is to give.
@@ -65,7 +64,7 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
         plan: args.machine.plan()?,
         turns: args.turns,
         with_rodata: args.read_only_data,
-        limit: parse::duration("--timeout", &args.machine.timeout)?,
+        limit: args.machine.timeout,
     };
     let interrupt = Interrupt::by_signals()?;
     let mut spinner = None;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
 use brisk_host::cpu;
@@ -92,8 +93,8 @@ pub struct Args {
     precision: Option<f64>,
 
     /// Begin no round after so long.
-    #[arg(long, value_name = "DURATION")]
-    budget: Option<String>,
+    #[arg(long, value_parser = duration, value_name = "DURATION")]
+    budget: Option<Duration>,
 
     /// Count runs, too, in which other programs had the processors for more than 5 % of the time.
     #[arg(long)]
@@ -115,8 +116,8 @@ pub struct Args {
     cpus: Option<String>,
 
     /// Time limit of one run, and of the start of a target.
-    #[arg(long, value_name = "DURATION", default_value = "10m")]
-    timeout: String,
+    #[arg(long, value_parser = duration, value_name = "DURATION", default_value = "10m")]
+    timeout: Duration,
 
     /// Seed of the order of the targets.
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
@@ -313,19 +314,15 @@ fn options(args: &Args, cpus: Vec<usize>) -> anyhow::Result<Options> {
     let precision = args
         .precision
         .or(args.rounds.is_none().then_some(PRECISION));
-    let budget = args
-        .budget
-        .as_deref()
-        .map(|text| duration("--budget", text));
     Ok(Options {
         rounds: args.rounds.unwrap_or(MOST_ROUNDS),
         warmups: args.warmup.unwrap_or(u32::from(!args.workload.is_kernel())),
         precision: precision.map(|percent| percent / 100.0),
-        budget: budget.transpose()?,
+        budget: args.budget,
         keeps_disturbed: args.keep_disturbed,
         explains: args.explain,
         cpus,
-        timeout: duration("--timeout", &args.timeout)?,
+        timeout: args.timeout,
         seed: args.seed,
         first: 0,
     })

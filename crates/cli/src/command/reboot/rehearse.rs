@@ -1,9 +1,10 @@
 //! `brisk reboot rehearse`.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use brisk_host::{files, quantity};
+use brisk_host::files;
 use brisk_tools::interrupt::Interrupt;
 use brisk_tools::reboot::Target;
 use brisk_tools::reboot::rehearse::{
@@ -48,13 +49,13 @@ pub(super) struct RehearseArgs {
 
     /// Time to the goal at most, such as 90s or 10m. initramfs-tools waits half a minute for the
     /// root, dracut three minutes, before they give up.
-    #[arg(long, value_name = "DURATION", default_value = "5m")]
-    timeout: String,
+    #[arg(long, value_parser = parse::duration, value_name = "DURATION", default_value = "5m")]
+    timeout: Duration,
 
     /// Memory of the VM, such as 2G. Default: 1 GiB, more for a large initial RAM disk, and less where
     /// this machine has less.
-    #[arg(long, value_name = "SIZE")]
-    memory: Option<String>,
+    #[arg(long, value_name = "SIZE", value_parser = memory)]
+    memory: Option<u64>,
 
     /// CPUs of the VM. Its processes are nice: they get what others leave.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
@@ -71,8 +72,7 @@ pub(super) struct RehearseArgs {
 /// If the kernel cannot be found, or nothing can be rehearsed or printed.
 pub(super) fn run(args: &RehearseArgs, ui: &Ui) -> anyhow::Result<u8> {
     let target = target(args)?;
-    let memory_mib = args.memory.as_deref().map(memory).transpose()?;
-    let limit = parse::duration("--timeout", &args.timeout)?;
+    let limit = args.timeout;
     let request = Request {
         target: &target,
         disks: match &args.disks[..] {
@@ -81,7 +81,7 @@ pub(super) fn run(args: &RehearseArgs, ui: &Ui) -> anyhow::Result<u8> {
         },
         goal: args.until.clone(),
         limit,
-        memory_mib,
+        memory_mib: args.memory,
         cpus: args.cpus,
     };
     let verdict = match watched(&request, ui)? {
@@ -146,13 +146,13 @@ fn target(args: &RehearseArgs) -> anyhow::Result<Target> {
     Ok(target)
 }
 
-fn memory(text: &str) -> anyhow::Result<u64> {
-    let mib = quantity::memory_mib(text);
-    let mib = mib.with_context(|| format!("--memory {text}: write a size such as 2G or 1536M"))?;
-    ensure!(
-        (128..=1 << 20).contains(&mib),
-        "--memory {text}: a kernel with an initial RAM disk takes 128 MiB at least, and a VM 1 TiB \
-         at most"
-    );
-    Ok(mib)
+fn memory(text: &str) -> Result<u64, String> {
+    let mib = parse::memory_mib(text)?;
+    match (128..=1 << 20).contains(&mib) {
+        true => Ok(mib),
+        false => Err(
+            "a kernel with an initial RAM disk takes 128 MiB at least, and a VM 1 TiB at most"
+                .to_owned(),
+        ),
+    }
 }

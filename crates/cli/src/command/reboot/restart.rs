@@ -22,7 +22,7 @@ use super::plan::PlanArgs;
 use super::rehearse::watched;
 use crate::command::vm::{KeepMemory, configuration};
 use crate::exit;
-use crate::parse::duration_unless_zero;
+use crate::parse::duration_or_zero;
 use crate::ui::Ui;
 
 /// Interval at which the unit's words are read.
@@ -68,8 +68,8 @@ pub(super) struct RestartArgs {
     /// Time within which the new kernel and its initrd have to come to the root's init before the
     /// watchdog resets the machine. 0: no watchdog is armed, and panic= is not added to the command
     /// line.
-    #[arg(long, value_name = "DURATION", default_value = "2m")]
-    watchdog: String,
+    #[arg(long, value_parser = duration_or_zero, value_name = "DURATION", default_value = "2m")]
+    watchdog: Duration,
 }
 
 /// Restarts the machine.
@@ -90,7 +90,7 @@ pub(super) fn run(plan: &PlanArgs, args: &RestartArgs, ui: &Ui) -> anyhow::Resul
         "the init of this machine is not systemd, which would stop its services in good order \
          before the jump; try brisk reboot check, and the init's own reboot"
     );
-    let limit = duration_unless_zero("--watchdog", &args.watchdog)?;
+    let limit = (!args.watchdog.is_zero()).then_some(args.watchdog);
     // A package that is upgraded meanwhile replaces the file.
     let brisk = std::env::current_exe().context("cannot find brisk's own file")?;
     let exchange = Exchange::of_system();

@@ -66,12 +66,12 @@ pub(super) struct AutostopArgs {
     ///
     /// What would not be suspended by then, less --timeout, is stopped instead: at the rate that is
     /// measured meanwhile, or when that time has come.
-    #[arg(long, value_name = "DURATION")]
-    deadline: Option<String>,
+    #[arg(long, value_parser = duration, value_name = "DURATION")]
+    deadline: Option<Duration>,
 
     /// Time limit for a VM to stop; at most half of --deadline.
-    #[arg(long, value_name = "DURATION", default_value = "90s")]
-    timeout: String,
+    #[arg(long, value_parser = duration, value_name = "DURATION", default_value = "90s")]
+    timeout: Duration,
 }
 
 pub(super) fn start(args: &AutostartArgs, ui: &Ui) -> anyhow::Result<u8> {
@@ -106,11 +106,6 @@ fn foresee(dirs: &StateDirs, ui: &Ui) -> anyhow::Result<u8> {
 }
 
 pub(super) fn stop(args: &AutostopArgs, ui: &Ui) -> anyhow::Result<u8> {
-    let stop = duration("--timeout", &args.timeout)?;
-    let deadline = args.deadline.as_deref();
-    let deadline = deadline
-        .map(|text| duration("--deadline", text))
-        .transpose()?;
     let dirs = StateDirs::here().map_err(explain)?;
     let (config, wrong) = configuration(&dirs);
     if let Some(error) = &wrong {
@@ -122,8 +117,8 @@ pub(super) fn stop(args: &AutostopArgs, ui: &Ui) -> anyhow::Result<u8> {
         .jobs
         .map_or_else(|| suspended_at_once(&config), usize::from);
     let down = Down {
-        deadline: deadline.or(config.deadline).or(Some(DEADLINE)),
-        stop,
+        deadline: args.deadline.or(config.deadline).or(Some(DEADLINE)),
+        stop: args.timeout,
         domains: &domains,
         keep: None,
         ram_stays: restarts_warm(),

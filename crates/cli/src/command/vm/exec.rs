@@ -1,6 +1,7 @@
 //! `brisk vm exec`.
 
 use std::ffi::OsString;
+use std::time::Duration;
 
 use brisk_tools::guest::harmless;
 use brisk_tools::run::Terminal;
@@ -31,8 +32,8 @@ pub(super) struct ExecArgs {
     workdir: Option<String>,
 
     /// Time limit of the command.
-    #[arg(long, value_name = "DURATION")]
-    timeout: Option<String>,
+    #[arg(long, value_parser = duration, value_name = "DURATION")]
+    timeout: Option<Duration>,
 
     /// Use no terminal, even where standard input and output are one.
     #[arg(long)]
@@ -46,11 +47,7 @@ pub(super) struct ExecArgs {
 pub(super) fn exec(args: &ExecArgs, ui: &Ui) -> anyhow::Result<u8> {
     let paths = paths(&args.name)?;
     paths.definition().map_err(explain)?;
-    let timeout = args
-        .timeout
-        .as_deref()
-        .map(|text| duration("--timeout", text))
-        .transpose()?;
+    let timeout = args.timeout;
     let words = ExecRequest {
         command: args.command.clone(),
         env: args.env.iter().filter_map(|text| variable(text)).collect(),

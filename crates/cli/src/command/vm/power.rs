@@ -29,8 +29,8 @@ pub(super) struct StartArgs {
     pub(super) name: String,
 
     /// Time limit for the guest to come up.
-    #[arg(long, value_name = "DURATION", default_value = "2m")]
-    timeout: String,
+    #[arg(long, value_parser = duration, value_name = "DURATION", default_value = "2m")]
+    timeout: Duration,
 }
 
 /// Ask a VM to shut down, and wait until it has.
@@ -40,8 +40,8 @@ pub(super) struct StopArgs {
     pub(super) name: String,
 
     /// Time limit for the VM to stop.
-    #[arg(long, value_name = "DURATION", default_value = "90s")]
-    pub(super) timeout: String,
+    #[arg(long, value_parser = duration, value_name = "DURATION", default_value = "90s")]
+    pub(super) timeout: Duration,
 }
 
 /// End a running VM at once, as by a power cut.
@@ -196,7 +196,6 @@ pub(super) struct BoundLogsArgs {
 
 pub(super) fn start(args: &StartArgs, ui: &Ui) -> anyhow::Result<u8> {
     let paths = paths(&args.name)?;
-    let limit = duration("--timeout", &args.timeout)?;
     let cache = Cache::open()?;
     let cancel = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
@@ -206,16 +205,15 @@ pub(super) fn start(args: &StartArgs, ui: &Ui) -> anyhow::Result<u8> {
     let mut progress = |text: &str| {
         spinner = (!text.is_empty()).then(|| ui.spinner(text));
     };
-    let started = tool::start(&paths, &cache, limit, &cancel, &mut progress);
+    let started = tool::start(&paths, &cache, args.timeout, &cancel, &mut progress);
     drop(spinner);
     concluded(started, "the VM is off", ui)
 }
 
 pub(super) fn stop(args: &StopArgs, ui: &Ui) -> anyhow::Result<u8> {
     let paths = paths(&args.name)?;
-    let limit: Duration = duration("--timeout", &args.timeout)?;
     let spinner = ui.spinner("stopping");
-    let stopped = tool::stop(&paths, limit);
+    let stopped = tool::stop(&paths, args.timeout);
     drop(spinner);
     stopped.map_err(explain)?;
     Ok(exit::OK)

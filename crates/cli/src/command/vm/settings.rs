@@ -3,11 +3,13 @@
 use std::path::Path;
 
 use anyhow::bail;
+use brisk_host::quantity;
 use brisk_tools::guest::ExtraDisk;
 use brisk_tools::vm::{
     self as tool, Autoshutdown, Condition, Definition, Error, Network, Suspend, VmPaths, condition,
     new_uuid,
 };
+use brisk_vm::cache::Cache;
 use brisk_vm::qemu::DiskFormat;
 use brisk_vm::virtiofs::Access;
 use clap::ValueEnum;
@@ -16,6 +18,7 @@ use super::super::guest::ImageFormat;
 
 use super::named::{explain, paths};
 use crate::exit;
+use crate::parse::guest_memory;
 use crate::ui::Ui;
 
 /// Define a VM.
@@ -97,7 +100,7 @@ struct Settings {
     cpus: Option<u32>,
 
     /// Memory, for example 512M or 2G.
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", value_parser = memory)]
     memory: Option<String>,
 
     /// Use huge pages for the memory, where this host allows them to root; the default.
@@ -188,7 +191,7 @@ struct SuspendSettings {
     threads: Option<usize>,
 
     /// Most bytes a second that are written to the image, for example 200M; none: no limit.
-    #[arg(long, value_name = "RATE|none")]
+    #[arg(long, value_name = "RATE|none", value_parser = rate)]
     bandwidth: Option<String>,
 
     /// Write only what changed since the last image, which is kept as the base image while the VM
@@ -323,6 +326,17 @@ impl SuspendSettings {
     }
 }
 
+fn memory(text: &str) -> Result<String, String> {
+    guest_memory(text).map(|_| text.to_owned())
+}
+
+fn rate(text: &str) -> Result<String, String> {
+    match text == "none" || quantity::rate(text).is_some() {
+        true => Ok(text.to_owned()),
+        false => Err("not a rate; write for example 200M, which are bytes a second".to_owned()),
+    }
+}
+
 /// Changes what an option names, if it is given.
 fn put<T: Clone>(to: &mut T, from: &Option<T>) {
     if let Some(value) = from {
@@ -357,6 +371,7 @@ pub(super) fn create(args: &CreateArgs, ui: &Ui) -> anyhow::Result<u8> {
             paths.name
         )));
     }
+    tool::check_requirements(&paths, &definition, &Cache::open()?).map_err(explain)?;
     paths.define(&definition, true).map_err(explain)?;
     warn_of_image(&paths, &definition, ui);
     ui.note(&format!(
