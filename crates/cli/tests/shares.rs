@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
-use brisk_testkit::{brisk, virtiofsd_keeps_nothing};
+use brisk_testkit::{Signal, brisk, virtiofsd_keeps_nothing};
 use tempfile::tempdir;
 
 #[test]
@@ -88,6 +88,19 @@ fn a_guest_leaves_no_set_id_bits_and_no_devices() {
     // A write to a file that had the bit clears it.
     assert_eq!(rights(home.path()), [""; 0]);
     assert_eq!(fs::metadata(home.path().join("a")).unwrap().uid(), 5);
+}
+
+#[test]
+fn a_guest_whose_virtiofsd_is_gone_ends() {
+    let home = tempdir().unwrap();
+    let mut run = brisk!["--root", "none", "--share"]
+        .arg(format!("{}:/open", home.path().display()))
+        .script("echo up; while ls /open > /dev/null; do :; done")
+        .spawn();
+    run.shows("up\n");
+    run.process("virtiofsd").signal(Signal::KILL);
+    let ended = run.wait().exited(120);
+    let _ = ended.explains(&["virtiofsd", "was ended by signal 9"]);
 }
 
 #[test]

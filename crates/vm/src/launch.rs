@@ -1,6 +1,7 @@
 //! Start of QEMU with its channels, with a guarantee that it ends.
 
 mod custom;
+mod daemon_watch;
 mod detached;
 mod faults;
 mod foreign;

@@ -6,6 +6,8 @@ use std::process::{Child, ChildStderr, ExitStatus};
 use rustix::io::ioctl_fionbio;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
+use super::daemon_watch::DaemonWatch;
+
 /// A child that leads a process group. The whole group ends when the child does, or when this is
 /// dropped: the program may be a script around QEMU.
 #[derive(Debug)]
@@ -66,6 +68,7 @@ impl Drop for Leader {
 pub(super) struct Processes {
     pub(super) qemu: Leader,
     daemons: Daemons,
+    watch: DaemonWatch,
 }
 
 /// Daemons of a QEMU. All end when this is dropped.
@@ -80,9 +83,12 @@ impl Drop for Daemons {
 
 impl Processes {
     pub(super) fn new(qemu: Child, daemons: Daemons) -> Self {
+        let qemu = Leader::new(qemu);
+        let watch = DaemonWatch::new(qemu.pid(), &daemons.0);
         Self {
-            qemu: Leader::new(qemu),
+            qemu,
             daemons,
+            watch,
         }
     }
 
@@ -92,9 +98,10 @@ impl Processes {
 
     /// Ends all and returns their stderr.
     pub(super) fn kill(mut self) -> String {
+        let failure = self.watch.failure().unwrap_or_default();
         self.end_all();
         let daemons = self.daemons.0.iter_mut().map(|child| child.stderr.take());
-        stderr_of(std::iter::once(self.qemu.stderr()).chain(daemons))
+        failure + &stderr_of(std::iter::once(self.qemu.stderr()).chain(daemons))
     }
 
     fn end_all(&mut self) {
