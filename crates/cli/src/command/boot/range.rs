@@ -7,7 +7,8 @@ use anyhow::{Context, bail};
 use brisk_measure::{Environment, Reading, render};
 use brisk_tools::boot::analyze::LogPatterns;
 use brisk_tools::boot::range::{
-    Answer, Engine, Event, Goal, Live, Measure, Mode, Options as RangeOptions, Template, Wanted,
+    Answer, Engine, Event, Goal, Live, Measure, Mode, Options as RangeOptions, Role, Template,
+    Wanted,
 };
 use brisk_tools::boot::ready_condition::Until;
 use brisk_tools::environment;
@@ -125,6 +126,16 @@ pub struct Args {
 }
 
 impl Args {
+    /// Where commits build the firmware alone, what the kernel does is not theirs.
+    fn until(&self) -> Until {
+        let mut roles = self.artifacts.iter().map(Wanted::role);
+        let is_open = self.subject.until.is_none() && self.subject.ready.is_none();
+        match is_open && roles.all(|role| role == Role::Firmware) {
+            true => Until::Kernel,
+            false => self.subject.until(),
+        }
+    }
+
     /// The clock that boots are measured by.
     #[must_use]
     pub fn mode(&self) -> Mode {
@@ -172,6 +183,7 @@ pub(super) fn live(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
              after -- with {{kernel}} in it"
         );
     }
+    let until = args.until();
     let (template, environment) = if subject.qemu_command.is_empty() {
         let options = subject.options()?;
         // The installed kernel's environment stands for all commits; there may be no installed
@@ -181,7 +193,7 @@ pub(super) fn live(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
         (Template::Guest(Box::new(options)), environment)
     } else {
         let counted = args.mode() == Mode::Deterministic;
-        if counted && subject.until() != Until::Kernel {
+        if counted && until != Until::Kernel {
             bail!(
                 "--clock instructions needs a guest of brisk's, whose init counts them; of a \
                  command line after -- they are counted with --until kernel"
@@ -194,18 +206,25 @@ pub(super) fn live(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
         };
         (template, environment::here())
     };
-    let until = subject.until();
     let setting = format!("{template:?} {until:?}");
     let timeout = subject.timeout;
     let cache = Cache::open()?;
     let markers = LogPatterns::own()?;
     let mut measure = Live::new(template, until, timeout, args.bisect, cache, markers);
-    run(args, ui, environment, &setting, &mut measure)
+    let unexplained = match until == Until::Kernel && args.mode() == Mode::Deterministic {
+        true => {
+            "What changed in it is not known: instructions before the kernel are not counted by \
+             phases. A bisection in wall-clock time, without --clock instructions, names phases."
+        }
+        false => "What changed in it is not known: the boots around it could not be traced.",
+    };
+    run(args, ui, environment, &setting, unexplained, &mut measure)
 }
 
 /// Measures the range with `measure`; the result is the exit status. `environment` is that of the
 /// boots. `setting` is everything else that decides the result of `measure`: earlier measurements
-/// are used again only with an equal setting.
+/// are used again only with an equal setting. `unexplained` is said of a change that nothing
+/// explains.
 ///
 /// # Errors
 /// If the repository or the range cannot be used, a file cannot be written, or a signal came.
@@ -214,6 +233,7 @@ fn run(
     ui: &Ui,
     environment: Environment,
     setting: &str,
+    unexplained: &str,
     measure: &mut dyn Measure,
 ) -> anyhow::Result<u8> {
     let options = args.options(setting)?;
@@ -237,7 +257,11 @@ fn run(
         }
     });
     drop(spinner);
-    let report = engine.report(started, environment);
+    let mut report = engine.report(started, environment);
+    let mut changes = report.history.iter().flat_map(|history| &history.changes);
+    if args.bisect && changes.any(|change| change.explanation.is_empty()) {
+        report.notes.push(unexplained.to_owned());
+    }
     // An interrupted range is written, too.
     for (path, text) in [
         (&args.svg, render::svg as fn(&_) -> String),
@@ -303,6 +327,19 @@ mod tests {
         assert_eq!(args.tolerance, Some(0.005));
         assert_eq!(args.mode(), Mode::WallClock);
         let kernel = ["--artifact", "kernel=vmlinux"];
+        let firmware = ["--artifact", "firmware=bios.bin"];
+        for (words, until) in [
+            (&kernel[..], Until::Init),
+            (&firmware, Until::Kernel),
+            (&[kernel, firmware].concat(), Until::Init),
+            (&[&firmware[..], &["--until", "exit"]].concat(), Until::Exit),
+            (
+                &[&firmware[..], &["--ready", "console:login:"]].concat(),
+                Until::Ready,
+            ),
+        ] {
+            assert_eq!(parse(words).unwrap().until(), until, "{words:?}");
+        }
         for wrong in [
             &[][..],
             &["--artifact", "vmlinux"],

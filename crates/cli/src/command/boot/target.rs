@@ -11,7 +11,6 @@ use brisk_tools::guest::{Accel, Options};
 use brisk_vm::cache::Cache;
 use brisk_vm::libvirt;
 use clap::ValueEnum;
-use clap::builder::ArgPredicate;
 
 use super::super::guest::{GuestArgs, MachineArgs};
 use crate::output::explain;
@@ -32,15 +31,11 @@ pub struct SubjectArgs {
 
     /// Milestone at which the measured time ends.
     ///
-    /// The time begins when QEMU is executed. With --ready the default is `ready`. With `exit` and
-    /// --ready, a boot fails if the ready condition is not met.
-    #[arg(
-        long,
-        value_enum,
-        default_value_t = Until::Init,
-        default_value_if("ready", ArgPredicate::IsPresent, "ready")
-    )]
-    pub until: Until,
+    /// The time begins when QEMU is executed. The default is `init`, and `ready` with --ready; of
+    /// brisk boot range, where commits build the firmware alone, `kernel`. With `exit` and --ready,
+    /// a boot fails if the ready condition is not met.
+    #[arg(long, value_enum)]
+    pub until: Option<Until>,
 
     /// Clock: the host's wall-clock time, or the number of instructions that the guest executes.
     ///
@@ -127,7 +122,11 @@ impl Until {
 
 impl SubjectArgs {
     pub(super) const fn until(&self) -> ToolUntil {
-        self.until.tool()
+        match (self.until, &self.ready) {
+            (Some(until), _) => until.tool(),
+            (None, Some(_)) => ToolUntil::Ready,
+            (None, None) => ToolUntil::Init,
+        }
     }
 
     pub(super) fn options(&self) -> anyhow::Result<Options> {

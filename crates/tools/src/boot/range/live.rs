@@ -174,7 +174,14 @@ impl Live {
             return None;
         }
         let subject = self.subject(artifacts, true).ok()?;
-        let pass = boot(&subject, self.limits(Until::Exit, true), interrupt).ok()?;
+        let until = match (self.until, subject.clock()) {
+            // The guest's kernel counts, and has not begun then.
+            (Until::Kernel, Clock::Instructions) => return None,
+            // What comes behind the end of the measured time explains nothing of it.
+            (Until::Kernel, _) => Until::Kernel,
+            _ => Until::Exit,
+        };
+        let pass = boot(&subject, self.limits(until, true), interrupt).ok()?;
         let mut observation = pass.observation;
         if subject.clock() == Clock::Instructions {
             counted(&mut observation)?;

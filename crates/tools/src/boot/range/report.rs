@@ -4,10 +4,10 @@ use brisk_measure::{
     Change, Comparison, Environment, History, Point, Reading, Report, Verdict, Warning, render,
 };
 
-use super::Goal;
 use super::engine::Engine;
 use super::plan::Answer;
 use super::state::{self, Outcome, Record};
+use super::{Goal, Mode};
 use crate::boot::Difference;
 
 /// Kind of the report.
@@ -72,7 +72,9 @@ impl Engine {
         }
         // How many runs a commit gets is for the tests to say, and one is enough for an exact count:
         // warnings of few runs would be about every commit.
-        report.warnings = Warning::of_environment(&report.environment);
+        if self.options.mode != Mode::Deterministic {
+            report.warnings = Warning::of_environment(&report.environment);
+        }
         report
     }
 
