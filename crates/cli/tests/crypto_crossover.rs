@@ -74,18 +74,26 @@ fn two_outputs_have_a_crossover_in_every_form() {
     assert!(fs::read_to_string(html).unwrap().contains("from 730 bytes"));
     let report: Value = serde_json::from_slice(&fs::read(&json).unwrap()).unwrap();
     assert_eq!(report["kind"], "crypto-crossover");
-    let facts = &report["environment"]["extra"];
-    let what = "time per operation: aes-128-cbc, engine afalg against aes-128-cbc";
-    assert_eq!(facts[format!("{what}: crossover")], "730 B");
-    assert_eq!(facts[format!("{what}: bracket")], "256 B to 8192 B");
-    assert_eq!(facts[format!("{what}: answer")], "from");
-    assert_eq!(facts[format!("{what}: 95 % interval")], "613 B to 880 B");
+    let found = &report["crossings"][0];
+    assert_eq!(found["quantity"], "time per operation");
+    assert_eq!(found["offload"], "aes-128-cbc, engine afalg");
+    assert_eq!(found["answer"], "from");
+    let rounded = |number: &Value| number.as_f64().map(f64::round);
+    assert_eq!(rounded(&found["bytes"]), Some(730.0));
+    let ends = |name: &str| ["low", "high"].map(|end| rounded(&found[name][end]));
+    assert_eq!(ends("interval"), [Some(613.0), Some(880.0)]);
+    assert_eq!(ends("bracket"), [Some(256.0), Some(8192.0)]);
+    let less: Vec<_> = found["sizes"].as_array().unwrap().iter().collect();
+    let less: Vec<_> = less
+        .iter()
+        .map(|size| size["less"].as_str().unwrap())
+        .collect();
+    let software = "software";
     assert_eq!(
-        facts[format!("{what}: software takes less at")],
-        "16 B, 64 B, 256 B"
+        less,
+        [software, software, software, "not decided", "offload"]
     );
-    assert_eq!(facts[format!("{what}: offload takes less at")], "8192 B");
-    assert_eq!(facts[format!("{what}: not decided at")], "1024 B");
+    assert_eq!(found["sizes"][3]["bytes"], 1024);
     let series = &report["series"][0];
     assert_eq!(series["name"], "aes-128-cbc 16 B: time per operation");
 

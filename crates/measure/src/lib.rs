@@ -9,6 +9,7 @@
 
 mod bootstrap;
 mod comparison;
+mod crossing;
 mod distribution;
 mod environment;
 mod history;
@@ -27,6 +28,7 @@ mod warning;
 
 pub use bootstrap::{Interval, Statistic};
 pub use comparison::{CompareOptions, Comparison, Pairing, Test, Verdict, noise_floor};
+pub use crossing::{Crossing, Reach, SizeOrder};
 pub use distribution::student_two_sided;
 pub use environment::{Difference, Environment};
 pub use history::{Change, History, Point, Reading};

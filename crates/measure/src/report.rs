@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Comparison, Environment, History, Series, Summary, Timeline, Unit, Warning};
+use crate::{Comparison, Crossing, Environment, History, Series, Summary, Timeline, Unit, Warning};
 
 /// The schema of the reports this version writes. The number is raised when a reader of the old
 /// one would misread the new; additions leave it.
@@ -36,6 +36,9 @@ pub struct Report {
     /// History of a quantity over the commits of a repository.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub history: Option<History>,
+    /// Sizes from which an implementation takes less than another.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub crossings: Vec<Crossing>,
     /// Remarks for people.
     #[serde(default)]
     pub notes: Vec<String>,
@@ -100,6 +103,7 @@ impl Report {
             comparisons: Vec::new(),
             timeline: None,
             history: None,
+            crossings: Vec::new(),
             notes: Vec::new(),
             warnings: Vec::new(),
         }

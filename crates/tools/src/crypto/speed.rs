@@ -147,6 +147,9 @@ pub enum SpeedError {
     /// There are results, and none that can be used.
     #[error("it has no result that can be used: {0}")]
     LeftOut(String),
+    /// It is the output of another program.
+    #[error("it is {0}")]
+    Other(&'static str),
     /// The text is too large.
     #[error("it is larger than any output of openssl speed, {} MiB", LARGEST >> 20)]
     TooLarge,
@@ -160,6 +163,9 @@ impl Speed {
     pub fn parse(text: &str) -> Result<Self, SpeedError> {
         if text.len() > LARGEST {
             return Err(SpeedError::TooLarge);
+        }
+        if let Some(what) = other_program(text) {
+            return Err(SpeedError::Other(what));
         }
         let found = runs::read(text);
         let mut speed = collected::collect(&found.runs);
@@ -176,6 +182,34 @@ impl Speed {
             (None, None) => SpeedError::Nothing,
         })
     }
+}
+
+/// What a text of another benchmark is, by words that it has in each of its forms, and what gives a
+/// crossover instead.
+///
+/// Sources: `action_benchmark` in `src/cryptsetup.c` of cryptsetup 2.6,
+/// `crypto/tcrypt.c` of Linux 6.1, and the headings of sbc-bench 0.9.
+fn other_program(text: &str) -> Option<&'static str> {
+    const OTHERS: [(&str, &str); 4] = [
+        ("Tests are approximate using memory only", CRYPTSETUP),
+        ("Algorithm |       Key |      Encryption |", CRYPTSETUP),
+        ("tcrypt: testing speed of", TCRYPT),
+        (
+            "sbc-bench v",
+            "a report of sbc-bench, whose table of openssl has a row for each kind of core, by CPU \
+             time; run openssl speed -elapsed -evp aes-128-cbc on one core, with taskset -c",
+        ),
+    ];
+    const CRYPTSETUP: &str = "of cryptsetup benchmark, which measures sectors of one size; brisk \
+         crypto crossover --impl openssl --impl af-alg measures the kernel's drivers over sizes";
+    const TCRYPT: &str = "a log of the kernel's module tcrypt, which has the drivers of the kernel \
+         alone, and no software beside them; brisk crypto crossover --impl openssl --impl af-alg \
+         measures both";
+    let known = OTHERS.iter().find(|(words, _)| text.contains(words));
+    let blocks = || text.contains(" bit key, ") && text.contains(" operations in ");
+    known
+        .map(|(_, what)| *what)
+        .or_else(|| blocks().then_some(TCRYPT))
 }
 
 impl std::fmt::Display for Remark {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::bail;
 use brisk_measure::render::shorten;
-use brisk_measure::{Environment, Report, Series, Unit, render};
+use brisk_measure::{Crossing, Environment, Reach, Report, Series, SizeOrder, Unit, render};
 use brisk_tools::crypto::fit::{
     self, Chosen, Crossover, Metric, Order, Pair, Verdict, resolution_name, series_name,
 };
@@ -218,7 +218,7 @@ impl Found {
     }
 }
 
-/// The curves as a report, with the verdicts as its notes and facts.
+/// The curves as a report, with the verdicts as its notes and crossings.
 fn report(mut report: Report, found: &[Found], notes: &[String]) -> Report {
     for one in found {
         let metric = one.pair.metric;
@@ -236,66 +236,46 @@ fn report(mut report: Report, found: &[Found], notes: &[String]) -> Report {
                 facts.insert(resolution_name(&curve.name), curve.resolution.to_string());
             }
         }
-        let crossover = &one.crossover;
-        let what = format!(
-            "{}: {} against {}",
-            metric.name(),
-            crossover.offload,
-            crossover.software
-        );
-        let facts = &mut report.environment.extra;
-        facts.insert(
-            format!("{what}: answer"),
-            crossover.verdict.name().to_owned(),
-        );
-        for order in [
-            Order::Software,
-            Order::Offload,
-            Order::Alike,
-            Order::Undecided,
-        ] {
-            let sizes: Vec<_> = crossover
-                .of_order(order)
-                .map(|size| format!("{size} B"))
-                .collect();
-            if !sizes.is_empty() {
-                facts.insert(format!("{what}: {}", sizes_of(order)), sizes.join(", "));
-            }
-        }
-        if let Some(estimate) = crossover.estimate() {
-            facts.insert(
-                format!("{what}: crossover"),
-                format!("{:.0} B", estimate.bytes),
-            );
-            if let Some(bounds) = estimate.interval {
-                let high = bounds
-                    .high
-                    .map_or("no end".to_owned(), |high| format!("{high:.0} B"));
-                facts.insert(
-                    format!("{what}: 95 % interval"),
-                    format!("{:.0} B to {high}", bounds.low),
-                );
-            }
-        }
-        if let Some(bracket) = crossover.bracket {
-            facts.insert(
-                format!("{what}: bracket"),
-                format!("{} B to {} B", bracket.low, bracket.high),
-            );
-        }
+        report.crossings.push(crossing(metric, &one.crossover));
     }
     let sentences = found.iter().map(Found::sentence);
     report.notes = sentences.chain(notes.iter().cloned()).collect();
     report
 }
 
-/// Name of the fact with the sizes of an order.
-const fn sizes_of(order: Order) -> &'static str {
+fn crossing(metric: Metric, found: &Crossover) -> Crossing {
+    let estimate = found.estimate();
+    let reach = |low: f64, high| Reach { low, high };
+    Crossing {
+        quantity: metric.name().to_owned(),
+        software: found.software.clone(),
+        offload: found.offload.clone(),
+        answer: found.verdict.name().to_owned(),
+        bytes: estimate.map(|estimate| estimate.bytes),
+        interval: estimate
+            .and_then(|estimate| estimate.interval)
+            .map(|bounds| reach(bounds.low, bounds.high)),
+        bracket: found
+            .bracket
+            .map(|bracket| reach(bracket.low as f64, Some(bracket.high as f64))),
+        sizes: found
+            .sizes
+            .iter()
+            .map(|size| SizeOrder {
+                bytes: size.bytes,
+                less: less(size.order).to_owned(),
+            })
+            .collect(),
+    }
+}
+
+/// What takes less at a size.
+const fn less(order: Order) -> &'static str {
     match order {
-        Order::Software => "software takes less at",
-        Order::Offload => "offload takes less at",
-        Order::Alike => "alike at",
-        Order::Undecided => "not decided at",
+        Order::Software => "software",
+        Order::Offload => "offload",
+        Order::Alike => "alike",
+        Order::Undecided => "not decided",
     }
 }
 

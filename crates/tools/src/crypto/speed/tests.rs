@@ -240,6 +240,35 @@ fn runs_of_failed_calls_have_no_result() {
 }
 
 #[test]
+fn outputs_of_other_programs_are_named() {
+    for (text, name) in [
+        (
+            "# Tests are approximate using memory only (no storage IO).\n\
+             PBKDF2-sha1      1236528 iterations per second for 256-bit key\n",
+            "cryptsetup benchmark",
+        ),
+        (
+            "#     Algorithm |       Key |      Encryption |      Decryption\n\
+             aes-xts        256b      2017.5 MiB/s      2010.6 MiB/s\n",
+            "cryptsetup benchmark",
+        ),
+        (
+            "tcrypt: test 0 (128 bit key, 16 byte blocks): 4861246 operations in 1 seconds \
+             (77779936 bytes)\n",
+            "tcrypt",
+        ),
+        (
+            "sbc-bench v0.9.8 Example Board\ntype 16 bytes 64 bytes\naes-128-cbc 1.00k 2.00k\n\
+             aes-128-cbc 3.00k 4.00k\n",
+            "sbc-bench",
+        ),
+    ] {
+        let error = Speed::parse(text).unwrap_err().to_string();
+        assert!(error.contains(name), "{error}");
+    }
+}
+
+#[test]
 fn what_has_no_result_says_why() {
     let error = |text: &str| Speed::parse(text).unwrap_err().to_string();
     assert!(error("").contains("\"+R:…\""));
