@@ -52,6 +52,8 @@ pub struct GuestHardware {
     pub machine: Machine,
     /// Accelerators in the order in which they are tried.
     pub accelerators: Vec<String>,
+    /// Whether KVM emulates Xen for it (`-accel kvm,xen-version=…`).
+    pub emulates_xen: bool,
     /// CPU.
     pub cpu: Cpu,
     /// Timers and clocks.
@@ -85,6 +87,7 @@ impl GuestHardware {
             emulator: None,
             machine: Machine::default(),
             accelerators: Vec::new(),
+            emulates_xen: false,
             cpu: Cpu::default(),
             timers: Timers::default(),
             memory: Memory::default(),

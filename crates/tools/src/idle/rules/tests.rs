@@ -63,6 +63,17 @@ fn named(rule: &str, text: Text) -> Fixed {
 }
 
 #[test]
+fn interrupt_controllers_of_xen_and_confidential_guests_stay_outside_of_kvm() {
+    for more in [
+        "-accel kvm,xen-version=0x40011",
+        "-accel kvm -object sev-guest,id=s -M confidential-guest-support=s",
+    ] {
+        let text = line(&format!("-M q35,kernel_irqchip=split {more}"));
+        assert!(!ids(&text, &context()).contains(&"irqchip"), "{more}");
+    }
+}
+
+#[test]
 fn each_rule_has_an_example() {
     let examples: Vec<_> = EXAMPLES.iter().map(|example| example.rule).collect();
     let rules: Vec<_> = descriptions().iter().map(|rule| rule.id).collect();

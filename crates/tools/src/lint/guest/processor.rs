@@ -119,7 +119,7 @@ fn cpu(guest: &Guest, findings: &mut Findings) {
             Severity::Slow,
             format!("the processor is {model}, not the host's"),
             Edit::of(&guest.hardware)
-                .virt_xml("--edit --cpu host-passthrough")
+                .virt_xml("--edit --cpu host-model")
                 .argument(ArgumentChange::Add(&["-cpu", "host"])),
         );
     }

@@ -68,9 +68,12 @@ fn model(subject: &Subject, findings: &mut Findings) {
         edit = edit.exact_xml(XmlChange::Remove(Path::domain("cpu/model")));
     }
     let edit = edit
-        .set("cpu", "mode", "host-passthrough")
+        .set("cpu", "mode", "host-model")
         .exact(arguments)
-        .note(", if it need not migrate to hosts with other processors");
+        .note(match hardware.form {
+            Form::Xml => "; host-passthrough, where it never migrates",
+            _ => ", if it need not migrate to hosts with other processors",
+        });
     // A model that somebody chose may be one to migrate with.
     let edit = match cpu.mode {
         CpuMode::Named if !cpu.is_generic() => edit.on_request(),

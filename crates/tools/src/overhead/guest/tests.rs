@@ -117,7 +117,7 @@ fn a_domain_loses_less_after_its_edits() {
       <memory unit='GiB'>1</memory>
       <vcpu>2</vcpu>
       <os><type arch='x86_64' machine='q35'>hvm</type></os>
-      <cpu mode='host-passthrough' match='exact'>
+      <cpu mode='host-model' match='exact'>
       </cpu>
       <devices>
         <disk type='file' device='disk'>

@@ -23,6 +23,8 @@ pub(super) fn read(line: &CommandLine, form: Form) -> GuestHardware {
     guest.machine.arch = arch(line).unwrap_or_default();
     guest.adds_defaults = !line.has("nodefaults");
     guest.accelerators = line.accelerators();
+    let mut accelerators = line.all("accel").filter_map(|item| item.fields().ok());
+    guest.emulates_xen = accelerators.any(|fields| fields.get("xen-version").is_some());
     guest.globals = line.globals();
     // Proxmox writes pc+pve0 for a pc with a revision of its own.
     let kind = machine.get("type").unwrap_or("pc");
