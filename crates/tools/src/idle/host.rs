@@ -3,9 +3,12 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use brisk_host::beside;
 use brisk_host::cpu::{Cpu, parse_list};
 use brisk_host::sysfs;
+use brisk_vm::cache::Cache;
 use brisk_vm::hardware::document;
+use brisk_vm::qemu::Capabilities;
 
 use super::rules::Host;
 
@@ -34,6 +37,25 @@ pub fn gather(root: &Path, capabilities: Option<&str>) -> Host {
         ksmd: None,
         khugepaged: None,
     }
+}
+
+/// Version of the QEMU that runs a guest, or would: of its program, which is asked if only root and
+/// the calling user can change it. None where it cannot be known, also if the machine type, as
+/// `pc-q35-9.2`, is newer than what the program says: it has been replaced since.
+#[must_use]
+pub fn qemu_of(program: &Path, machine: &str, cache: &Cache) -> Option<(u32, u32)> {
+    let user = rustix::process::geteuid().as_raw();
+    let trusted = Some(program).filter(|path| beside::is_trusted(path, user))?;
+    let version = Capabilities::of(trusted, cache).ok()?.version;
+    (machine_version(machine) <= Some(version)).then_some(version)
+}
+
+/// The version of QEMU that a machine type of upstream's names. Those of distributions, as
+/// `pc-q35-rhel9.2.0`, have versions of their own.
+fn machine_version(machine: &str) -> Option<(u32, u32)> {
+    let (_, version) = machine.rsplit_once('-')?;
+    let (major, minor) = version.split_once('.')?;
+    Some((major.parse().ok()?, minor.parse().ok()?))
 }
 
 fn meminfo(root: &Path) -> Option<String> {
@@ -70,6 +92,19 @@ fn hyperv(capabilities: &str) -> Option<BTreeSet<String>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn machine_types_of_upstream_name_a_version() {
+        for (machine, version) in [
+            ("pc-q35-9.2", Some((9, 2))),
+            ("pc-i440fx-10.0", Some((10, 0))),
+            ("q35", None),
+            ("pc-q35-rhel9.2.0", None),
+            ("pc-q35-jammy", None),
+        ] {
+            assert_eq!(machine_version(machine), version, "{machine}");
+        }
+    }
 
     #[test]
     fn the_host_is_known_by_its_files() {

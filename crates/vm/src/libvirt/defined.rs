@@ -141,39 +141,4 @@ impl Defined {
         }
         self.virsh.call(&words)
     }
-
-    /// Major and minor version of libvirt's QEMU, which a domain with an emulator of its own need not
-    /// have.
-    #[must_use]
-    pub fn qemu_version(&self) -> Option<(u32, u32)> {
-        version_of_qemu(&self.virsh.call(&["version"]).ok()?)
-    }
-}
-
-/// The version in the output of `virsh version`.
-fn version_of_qemu(text: &str) -> Option<(u32, u32)> {
-    let words = text.lines().map(|line| line.rsplit_once("QEMU "));
-    let (_, version) = words.flatten().last()?;
-    let mut parts = version.trim().split('.').map(|part| part.parse().ok());
-    Some((parts.next()??, parts.next()??))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_version_is_that_of_the_hypervisor() {
-        // virsh 9.0.0 of Debian 12; "Using API" has libvirt's.
-        let text = "Compiled against library: libvirt 9.0.0\nUsing library: libvirt 9.0.0\nUsing \
-                    API: QEMU 9.0.0\nRunning hypervisor: QEMU 7.2.22\n\n";
-        assert_eq!(version_of_qemu(text), Some((7, 2)));
-        for none in [
-            "",
-            "Running hypervisor: Xen 4.17.0",
-            "Running hypervisor: QEMU x",
-        ] {
-            assert_eq!(version_of_qemu(none), None);
-        }
-    }
 }

@@ -1,6 +1,7 @@
 //! Descriptions of guests: files, domains, processes and command lines.
 
 use std::ffi::OsString;
+use std::fs;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
@@ -186,24 +187,38 @@ impl Guests {
         let hardware = hardware.with_context(|| format!("cannot read domain {name}"))?;
         // An emulator that is not installed here has none.
         let capabilities = domain.capabilities(&hardware).ok();
-        let version = domain.qemu_version();
         let mut described = self.described(name.to_owned(), Text::Xml(xml), Some(domain));
         described.context.host = host::gather(Path::new("/"), capabilities.as_deref());
-        described.context.host.qemu = version;
+        let program = hardware.emulator.as_deref();
+        let program = program.filter(|_| !self.connect.as_deref().is_some_and(is_remote));
+        described.context.host.qemu = program.and_then(|program| qemu_of(program, &hardware));
         Ok(described)
     }
 
     pub(super) fn of_process(&self, pid: u32, name: String) -> anyhow::Result<Described> {
         let root = Path::new("/");
-        GuestHardware::of_process(root, pid).map_err(of_process)?;
+        let hardware = GuestHardware::of_process(root, pid).map_err(of_process)?;
         let words = Procfs::default().words(pid);
         let words = words.with_context(|| format!("process {pid} has ended"))?;
         let words = words.into_iter().map(OsString::from_vec).collect();
         let mut described = self.described(name, Text::Arguments(words), None);
         described.context.host = host::gather(root, None);
+        let program = fs::read_link(format!("/proc/{pid}/exe")).ok();
+        described.context.host.qemu = program.and_then(|program| qemu_of(&program, &hardware));
         described.pid = Some(pid);
         Ok(described)
     }
+}
+
+/// Whether a connection URI of libvirt has another host: `qemu+ssh://host/system`.
+fn is_remote(connection: &str) -> bool {
+    let rest = connection.split_once("://").map(|(_, rest)| rest);
+    rest.is_some_and(|rest| !rest.starts_with('/'))
+}
+
+/// Version of the QEMU of a guest on this host, where it is known.
+fn qemu_of(program: &Path, hardware: &GuestHardware) -> Option<(u32, u32)> {
+    host::qemu_of(program, &hardware.machine.kind, &Cache::open().ok()?)
 }
 
 /// With what to try as part of the message.
