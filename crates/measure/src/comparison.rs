@@ -15,6 +15,10 @@ const SEED: u64 = 0x6272_6973_6b00_0002;
 /// The level of significance.
 const LEVEL: f64 = 0.05;
 
+/// Pairs with which ranks can be significant: five that all differ the same way have a p-value of
+/// 1/16.
+const FEWEST_RANKS: usize = 6;
+
 /// The smallest ratio that is worth distinguishing from 1, where no noise floor is known.
 const LEAST_RATIO: f64 = 0.01;
 
@@ -155,6 +159,10 @@ impl Comparison {
             noise_floor: options.noise_floor,
             verdict: Verdict::Inconclusive,
         };
+        if options.test == Test::SignedRank && values_a.len() < FEWEST_RANKS {
+            comparison.ratio_interval = None;
+            comparison.p_value = None;
+        }
         if a.is_exact() && b.is_exact() {
             comparison.p_value = None;
             comparison.noise_floor = None;

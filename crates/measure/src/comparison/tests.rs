@@ -97,6 +97,24 @@ fn like_series_show_no_difference() {
 }
 
 #[test]
+fn five_pairs_have_no_verdict_by_ranks() {
+    let of = |name: &str, value: f64| {
+        let values = [1.0, 1.01, 0.99, 1.02, 1.0].map(|one| one * value);
+        Series::of_values(name, Unit::PerSecond, values)
+    };
+    let options = CompareOptions {
+        test: Test::SignedRank,
+        ..CompareOptions::default()
+    };
+    for value in [1.0, 30.0] {
+        let found = Comparison::of(&of("a", 1.0), &of("b", value), &options);
+        let known = (found.verdict, found.ratio_interval, found.p_value);
+        assert_eq!(known, (Verdict::Inconclusive, None, None));
+        assert!(found.ratio.is_some());
+    }
+}
+
+#[test]
 fn six_pairs_without_overlap_are_decided_by_their_ranks() {
     // Wakeups of a guest with and without a kernel that ticks.
     let before = [998.7, 984.8, 934.4, 916.0, 992.3, 944.6];

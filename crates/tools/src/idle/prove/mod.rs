@@ -276,6 +276,9 @@ fn arrange(report: &mut Report, sides: &[Side]) {
     }
 }
 
+/// Rounds without which there is no verdict.
+const FEWEST_ROUNDS: usize = 6;
+
 /// Adds the comparisons of each side, and what they say of its change.
 fn compare(report: &mut Report, plan: &Plan) {
     let options = CompareOptions {
@@ -286,6 +289,16 @@ fn compare(report: &mut Report, plan: &Plan) {
     let [cpu, wakeups] = JUDGED.map(of_metric);
     for (cpu, wakeups) in cpu.iter().zip(&wakeups) {
         report.notes.push(verdict(cpu, wakeups));
+    }
+    if cpu
+        .iter()
+        .chain(&wakeups)
+        .any(|one| one.n_a < FEWEST_ROUNDS)
+    {
+        report.notes.push(format!(
+            "A verdict needs {FEWEST_ROUNDS} rounds that came to their end; with fewer, chance can \
+             give any difference."
+        ));
     }
     report.comparisons.extend(cpu);
     report.comparisons.extend(wakeups);
