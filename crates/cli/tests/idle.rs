@@ -175,7 +175,7 @@ fn the_status_depends_on_the_worst_finding() {
     let none = brisk()
         .args(["lint", "--rule", "idle-poll", &file])
         .exits(0);
-    assert_eq!(none.text(), "Nothing to mend.\n");
+    assert_eq!(none.text(), "No problems found.\n");
 }
 
 fn only_what_is_wrong_in_a_file_changes() {
@@ -403,7 +403,7 @@ fn a_windows_guest_gets_what_its_enlightenments_need() {
     let fixed = fs::read_to_string(file).unwrap();
     assert!(fixed.contains("<vpindex state='on'/>") && fixed.contains("'hypervclock'"));
     let left = brisk().args(["lint", file, "--fail-on", "note"]).exits(0);
-    assert_eq!(left.text(), "Nothing to mend.\n");
+    assert_eq!(left.text(), "No problems found.\n");
     let validator = tool("virt-xml-validate");
     let _ = capture(&validator, &[file, "domain"]);
     // It would say so.

@@ -145,7 +145,9 @@ fn kernel() {
     fs::write(&text, "no kernel at all\n").unwrap();
     let mut shell = transcript()
         .hiding(dir.path(), "[DIR]")
-        .replacing(r"(?m)^((size|vmlinux)\t)\d+", "$1[N]");
+        .replacing(r"(?m)^((size|vmlinux)\t)\d+", "$1[N]")
+        // Of each distribution's release.
+        .replacing(r"(?m)^compression\t(lz4|xz|zstd|gzip)$", "compression\t[HOW]");
     let text = text.to_str().unwrap();
     let installed = brisk_host::kernel::installed("/".as_ref());
     let kernel = installed.first().unwrap().image.to_str().unwrap();

@@ -80,7 +80,7 @@ pub fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
             ui.data(&(serde_json::to_string_pretty(&value)? + "\n"))?;
         }
         Format::Csv => ui.data(&csv(&list))?,
-        Format::Table if list.is_empty() => ui.data("Nothing to mend.\n")?,
+        Format::Table if list.is_empty() => ui.data("No problems found.\n")?,
         Format::Table => ui.data(&table(&list))?,
     }
     let impossible = list.iter().any(|f| f.severity == Severity::Impossible);

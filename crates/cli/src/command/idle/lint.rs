@@ -367,7 +367,7 @@ fn table(linted: &[Linted]) -> String {
     let findings = || linted.iter().flat_map(|guest| &guest.findings);
     let count = findings().count();
     if count == 0 {
-        return "Nothing to mend.\n".to_owned();
+        return "No problems found.\n".to_owned();
     }
     let of = |severity: Severity| findings().filter(|one| one.severity == severity).count();
     let severities = [

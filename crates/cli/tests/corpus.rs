@@ -1,0 +1,260 @@
+//! Inputs as people bring them, each with the answer that is right, or the refusal.
+//!
+//! The files are made here, each after a kind that was met in public: forum posts, bug reports, mails
+//! and other programs' outputs. They are in `crates/testkit/corpus`, a directory for each command.
+#![expect(clippy::unwrap_used, reason = "what cannot go on fails the test")]
+
+use std::path::{Path, PathBuf};
+
+use brisk_testkit::brisk_of;
+use tempfile::tempdir;
+
+/// A command on files of the corpus.
+struct Case {
+    /// Words of the command; those with a `/` are files of the corpus.
+    words: &'static [&'static str],
+    status: i32,
+    /// What it says, on either stream.
+    says: &'static [&'static str],
+    /// What it must not say.
+    never: &'static [&'static str],
+}
+
+const FOUND: i32 = 1;
+const REFUSED: i32 = 125;
+const SAVED: &str = "--output=report.json";
+
+const CASES: &[Case] = &[
+    // `-cpu host,-hypervisor`, as in guides against software that refuses virtual machines.
+    Case {
+        words: &["idle", "lint", "idle/hidden-hypervisor.cmd"],
+        status: FOUND,
+        says: &["high: the hypervisor is hidden"],
+        never: &["No problems found"],
+    },
+    // A mail program wrapped the line.
+    Case {
+        words: &["idle", "lint", "idle/wrapped.txt"],
+        status: FOUND,
+        says: &["high: a USB tablet is in a UHCI controller"],
+        never: &["No problems found"],
+    },
+    // The command is one word of tmux's.
+    Case {
+        words: &["idle", "lint", "idle/quoted.sh"],
+        status: FOUND,
+        says: &["high: a USB tablet is in a UHCI controller"],
+        never: &["CD-ROM"],
+    },
+    // Proxmox's name for a machine type.
+    Case {
+        words: &["idle", "lint", "idle/proxmox.cmd"],
+        status: FOUND,
+        says: &["high: there is an HPET, by default"],
+        never: &["No problems found"],
+    },
+    Case {
+        words: &["idle", "lint", "idle/hostdev.xml"],
+        status: FOUND,
+        says: &["high: a USB device of the host is in a UHCI controller"],
+        never: &[],
+    },
+    Case {
+        words: &["idle", "lint", "idle/lxc.xml"],
+        status: REFUSED,
+        says: &["domain of type lxc", "QEMU does not run its guest"],
+        never: &["No problems found"],
+    },
+    Case {
+        words: &["doctor", "idle/lxc.xml"],
+        status: REFUSED,
+        says: &["domain of type lxc"],
+        never: &["USB", "balloon"],
+    },
+    // libvirt adds neither to a virt machine.
+    Case {
+        words: &["doctor", "idle/arm.xml"],
+        status: 0,
+        says: &[],
+        never: &["USB controller", "memory balloon"],
+    },
+    // The tablet is the need of the controller.
+    Case {
+        words: &["doctor", "idle/desktop.xml"],
+        status: 0,
+        says: &[],
+        never: &["without a need"],
+    },
+    // Windows 7 has no driver for an xHCI.
+    Case {
+        words: &["idle", "fix", "idle/windows-7.xml"],
+        status: 0,
+        says: &["hypervclock"],
+        never: &["xhci", "stimer"],
+    },
+    // Xen's event channels need the I/O APIC in QEMU.
+    Case {
+        words: &["idle", "lint", "idle/xen-emulation.cmd"],
+        status: 0,
+        says: &["No problems found"],
+        never: &["irqchip"],
+    },
+    Case {
+        words: &[
+            "crypto",
+            "crossover",
+            SAVED,
+            "--from",
+            "crypto/software.txt",
+            "crypto/offload.txt",
+        ],
+        status: 0,
+        says: &["is faster than", "from 1147 bytes on"],
+        never: &[],
+    },
+    Case {
+        words: &[
+            "crypto",
+            "crossover",
+            SAVED,
+            "--from",
+            "crypto/software.txt",
+            "crypto/other-mode.txt",
+        ],
+        status: REFUSED,
+        says: &["the algorithms differ"],
+        never: &["faster"],
+    },
+    // Each call failed, and a failure takes as long at any size.
+    Case {
+        words: &[
+            "crypto",
+            "crossover",
+            SAVED,
+            "--from",
+            "crypto/software.txt",
+            "crypto/failed-engine.txt",
+        ],
+        status: REFUSED,
+        says: &["there is an error within it"],
+        never: &["faster"],
+    },
+    Case {
+        words: &[
+            "crypto",
+            "crossover",
+            SAVED,
+            "--from",
+            "crypto/software.txt",
+            "crypto/invalid-engine.txt",
+        ],
+        status: REFUSED,
+        says: &["this side is no offload"],
+        never: &["faster"],
+    },
+    // Throughputs by CPU time: the offload's CPU time is nearly none.
+    Case {
+        words: &[
+            "crypto",
+            "crossover",
+            SAVED,
+            "--from",
+            "crypto/cpu-time-software.txt",
+            "crypto/cpu-time-offload.txt",
+        ],
+        status: REFUSED,
+        says: &["no verdict", "-elapsed"],
+        never: &["faster"],
+    },
+    Case {
+        words: &[
+            "crypto",
+            "crossover",
+            SAVED,
+            "--from",
+            "crypto/software.txt",
+            "crypto/cryptsetup.txt",
+        ],
+        status: REFUSED,
+        says: &["output of cryptsetup benchmark"],
+        never: &["faster"],
+    },
+    Case {
+        words: &[
+            "crypto",
+            "crossover",
+            SAVED,
+            "--from",
+            "crypto/software.txt",
+            "crypto/tcrypt.txt",
+        ],
+        status: REFUSED,
+        says: &["module tcrypt"],
+        never: &["faster"],
+    },
+];
+
+fn corpus() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../testkit/corpus")
+        .canonicalize()
+        .unwrap()
+}
+
+#[test]
+fn each_input_has_its_answer() {
+    let dir = tempdir().unwrap();
+    let mut wrong = Vec::new();
+    for case in CASES {
+        let words = case.words.iter().map(|word| match word.contains('/') {
+            true => corpus().join(word).into_os_string(),
+            false => word.into(),
+        });
+        let output = brisk_of!().args(words).current_dir(dir.path()).output();
+        let text = output.text() + &output.stderr;
+        // Of this host, which may be anything.
+        let status = output
+            .status
+            .code()
+            .filter(|_| case.words[0] != "doctor" || case.status != 0);
+        let missing: Vec<_> = case
+            .says
+            .iter()
+            .filter(|says| !text.contains(**says))
+            .collect();
+        let said: Vec<_> = case
+            .never
+            .iter()
+            .filter(|never| text.contains(**never))
+            .collect();
+        let is_status = status.is_none_or(|status| status == case.status);
+        if !is_status || !missing.is_empty() || !said.is_empty() || text.contains("panicked") {
+            wrong.push(format!(
+                "{:?}: status {status:?} of {}, lacks {missing:?}, has {said:?}:\n{text}",
+                case.words, case.status
+            ));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn each_file_is_used() {
+    let named: Vec<_> = CASES.iter().flat_map(|case| case.words).collect();
+    let mut files = 0;
+    for directory in std::fs::read_dir(corpus()).unwrap() {
+        let directory = directory.unwrap();
+        for file in std::fs::read_dir(directory.path()).unwrap() {
+            let name = directory.path().join(file.unwrap().path());
+            let name = name
+                .strip_prefix(corpus())
+                .unwrap()
+                .to_str()
+                .unwrap()
+                .to_owned();
+            assert!(named.iter().any(|word| **word == name), "{name}");
+            files += 1;
+        }
+    }
+    assert_ne!(files, 0);
+}

@@ -1,0 +1,1 @@
+qemu-system-x86_64 -accel kvm -M q35,hpet=off -cpu host,-hypervisor,hv-time,hv-synic,hv-stimer,hv-vpindex,hv-relaxed,hv-vapic,hv-spinlocks=0x1fff -rtc base=localtime -nodefaults -name debug-threads=on
