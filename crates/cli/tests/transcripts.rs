@@ -147,7 +147,10 @@ fn kernel() {
         .hiding(dir.path(), "[DIR]")
         .replacing(r"(?m)^((size|vmlinux)\t)\d+", "$1[N]")
         // Of each distribution's release.
-        .replacing(r"(?m)^compression\t(lz4|xz|zstd|gzip)$", "compression\t[HOW]");
+        .replacing(
+            r"(?m)^compression\t(lz4|xz|zstd|gzip)$",
+            "compression\t[HOW]",
+        );
     let text = text.to_str().unwrap();
     let installed = brisk_host::kernel::installed("/".as_ref());
     let kernel = installed.first().unwrap().image.to_str().unwrap();

@@ -23,13 +23,6 @@ pub(super) const RULES: &[Rule<Subject>] = &[
         check: balloon,
     },
     Rule {
-        id: "free-page",
-        applies: Applies::Guest,
-        why: "the guest reports free memory in the background",
-        source: "Linux: mm/page_reporting.c",
-        check: reporting,
-    },
-    Rule {
         id: "iothread-poll",
         applies: Applies::Guest,
         why: "an I/O thread polls for as long after each request: with 10 ms, a whole CPU at 200 \
@@ -43,13 +36,6 @@ pub(super) const RULES: &[Rule<Subject>] = &[
         why: "the kernel's thread of the network card polls after each packet",
         source: "QEMU: qemu-options.hx, poll-us",
         check: vhost,
-    },
-    Rule {
-        id: "agent",
-        applies: Applies::Guest,
-        why: "what polls the agent wakes the guest each time",
-        source: "libvirt: virsh(1), guestinfo; KubeVirt: guest agent polling interval",
-        check: agent,
     },
     Rule {
         id: "display-client",
@@ -337,25 +323,6 @@ fn balloon(subject: &Subject, findings: &mut Findings) {
     }
 }
 
-fn reporting(subject: &Subject, findings: &mut Findings) {
-    for balloon in subject.hardware.devices(Class::Balloon) {
-        let is_on = ["freePageReporting", "free-page-reporting"]
-            .iter()
-            .any(|key| {
-                let value = balloon.properties.get(*key);
-                value.is_some_and(|value| value == "on" || value == "true")
-            });
-        if is_on {
-            findings.at(
-                balloon.place.clone(),
-                Severity::Note,
-                "the guest gives free memory back to the host",
-                Fix::Advice("keep it, unless a measurement shows that it costs more".into()),
-            );
-        }
-    }
-}
-
 /// QEMU's default of `poll-max-ns` (`IOTHREAD_POLL_MAX_NS_DEFAULT`).
 const POLL: u64 = 32_768;
 /// From so many nanoseconds on, the 20 requests a second that an idle guest may have cost 2 % of a
@@ -416,18 +383,6 @@ fn vhost(subject: &Subject, findings: &mut Findings) {
                 word,
                 key: "poll-us",
             }),
-        );
-    }
-}
-
-fn agent(subject: &Subject, findings: &mut Findings) {
-    let named = |channel: &&Device| channel.name.as_deref() == Some("org.qemu.guest_agent.0");
-    if let Some(channel) = subject.hardware.devices(Class::Channel).find(named) {
-        findings.at(
-            channel.place.clone(),
-            Severity::Note,
-            "there is a guest agent",
-            Fix::Advice("keep it; see how often the manager asks it".into()),
         );
     }
 }

@@ -387,7 +387,7 @@ fn passthrough(subject: &Subject, findings: &mut Findings) {
 }
 
 fn debugging(subject: &Subject, findings: &mut Findings) {
-    for name in ["crash", "syndbg", "enforce-cpuid", "reset"] {
+    for name in ["crash", "syndbg", "reset"] {
         if subject.hardware.cpu.is_on(&format!("hv-{name}")) != Some(true) {
             continue;
         }

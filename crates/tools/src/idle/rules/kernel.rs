@@ -73,8 +73,12 @@ fn parameter(
 }
 
 fn nohz(subject: &Subject, findings: &mut Findings) {
-    let what = "the kernel ticks when it is idle (nohz=off)";
-    parameter(subject, findings, "nohz=off", Severity::High, what);
+    // As kstrtobool() reads it.
+    for value in ["off", "0", "n", "no", "N", "f", "F", "false"] {
+        let word = format!("nohz={value}");
+        let what = format!("the kernel ticks when it is idle ({word})");
+        parameter(subject, findings, &word, Severity::High, &what);
+    }
 }
 
 fn idle_poll(subject: &Subject, findings: &mut Findings) {
@@ -83,10 +87,24 @@ fn idle_poll(subject: &Subject, findings: &mut Findings) {
 }
 
 fn clocksource(subject: &Subject, findings: &mut Findings) {
-    for name in ["hpet", "acpi_pm", "jiffies", "refined-jiffies"] {
+    for name in ["hpet", "acpi_pm"] {
         let word = format!("clocksource={name}");
         let what = format!("the kernel's clock is one that QEMU emulates ({name})");
         parameter(subject, findings, &word, Severity::Medium, &what);
+    }
+    for name in ["jiffies", "refined-jiffies"] {
+        let word = format!("clocksource={name}");
+        let what =
+            format!("the kernel's clock is its tick ({name}), which goes on when it is idle");
+        parameter(subject, findings, &word, Severity::High, &what);
+    }
+    // Beside the TSC there is KVM's clock, and then what QEMU emulates.
+    if !subject.has_kvm() || subject.has_parameter("no-kvmclock") {
+        for word in ["notsc", "tsc=unstable"] {
+            let what =
+                format!("the kernel does without the TSC ({word}), and its clock is emulated");
+            parameter(subject, findings, word, Severity::Medium, &what);
+        }
     }
 }
 

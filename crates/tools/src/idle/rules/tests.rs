@@ -74,6 +74,38 @@ fn interrupt_controllers_of_xen_and_confidential_guests_stay_outside_of_kvm() {
 }
 
 #[test]
+fn parameters_of_the_kernel_are_read_as_it_reads_them() {
+    for (words, rule) in [
+        ("-accel kvm -append nohz=0", Some("nohz")),
+        ("-accel kvm -append nohz=n", Some("nohz")),
+        ("-accel kvm -append nohz=on", None),
+        (
+            "-accel kvm -append clocksource=jiffies",
+            Some("clocksource"),
+        ),
+        ("-accel kvm -append notsc", None),
+        ("-accel tcg -append notsc", Some("clocksource")),
+        ("-accel kvm -append no-kvmclock", None),
+        (
+            "-accel kvm -append no-kvmclock,tsc=unstable",
+            Some("clocksource"),
+        ),
+        ("-accel kvm -append nolapic_timer", Some("no-lapic")),
+    ] {
+        let words = words.replace(',', " ");
+        let (options, append) = words.split_once("-append ").unwrap();
+        let mut text = line(options);
+        if let Text::Arguments(words) = &mut text {
+            words.extend(["-append".into(), append.into()]);
+        }
+        let found = ids(&text, &context());
+        let known = ["nohz", "clocksource", "no-lapic"];
+        let found: Vec<_> = found.into_iter().filter(|id| known.contains(id)).collect();
+        assert_eq!(found, Vec::from_iter(rule), "{words}");
+    }
+}
+
+#[test]
 fn each_rule_has_an_example() {
     let examples: Vec<_> = EXAMPLES.iter().map(|example| example.rule).collect();
     let rules: Vec<_> = descriptions().iter().map(|rule| rule.id).collect();

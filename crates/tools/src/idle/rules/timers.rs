@@ -69,7 +69,7 @@ pub(super) const RULES: &[Rule<Subject>] = &[
     Rule {
         id: "irqchip",
         applies: Applies::Guest,
-        why: "each interrupt goes through QEMU",
+        why: "interrupts of the I/O APIC go through QEMU, and with kernel-irqchip=off all do",
         source: "QEMU: hw/intc/apic.c; libvirt: formatdomain.html, ioapic",
         check: irqchip,
     },
@@ -140,6 +140,16 @@ fn lapic(subject: &Subject, findings: &mut Findings) {
             cut(subject, "nolapic"),
         );
     }
+    for word in ["nolapic_timer", "noapictimer"] {
+        if subject.has_parameter(word) {
+            findings.at(
+                hardware.place(Part::Append),
+                Severity::Medium,
+                format!("the kernel does without the timer of the local APIC ({word})"),
+                cut(subject, word),
+            );
+        }
+    }
     if hardware.cpu.is_on("apic") == Some(false) {
         findings.at(
             hardware.place(Part::Cpu),
@@ -189,7 +199,9 @@ pub(super) fn cut(subject: &Subject, word: &str) -> Edit {
 
 fn kvmclock(subject: &Subject, findings: &mut Findings) {
     let is_off = subject.hardware.timers.kvmclock == Some(false);
-    if is_off && subject.has_kvm() && !subject.os.is_windows() {
+    // A TSC that never stops is as good.
+    let has_tsc = subject.hardware.cpu.is_on("invtsc") == Some(true);
+    if is_off && !has_tsc && subject.has_kvm() && !subject.os.is_windows() {
         findings.at(
             subject.hardware.place(Part::Clock),
             Severity::Low,
@@ -227,11 +239,16 @@ fn dedicated(subject: &Subject, findings: &mut Findings) {
 }
 
 fn poll_control(subject: &Subject, findings: &mut Findings) {
-    if subject.hardware.cpu.is_on("kvm-poll-control") == Some(true) {
+    let cpu = &subject.hardware.cpu;
+    // The driver that polls (drivers/cpuidle/cpuidle-haltpoll.c) loads with one of these alone.
+    let forced = ["1", "y", "Y", "on"].map(|value| format!("cpuidle_haltpoll.force={value}"));
+    let polls = cpu.is_on("kvm-hint-dedicated") == Some(true)
+        || forced.iter().any(|word| subject.has_parameter(word));
+    if polls && cpu.is_on("kvm-poll-control") == Some(true) {
         findings.at(
             subject.hardware.place(Part::Cpu),
             Severity::Low,
-            "the guest may poll before it halts (kvm-poll-control)",
+            "the guest polls before it halts (kvm-poll-control)",
             kvm_off(subject, "poll-control"),
         );
     }
@@ -262,7 +279,9 @@ fn halt_poll(subject: &Subject, findings: &mut Findings) {
             Severity::Medium,
             format!("KVM polls for up to {} µs after a vCPU halts", time / 1000),
             Fix::Command(format!(
-                "echo {HALT_POLL} > /sys/module/kvm/parameters/halt_poll_ns"
+                "echo {HALT_POLL} > /sys/module/kvm/parameters/halt_poll_ns; so that it stays: echo \
+                 options kvm halt_poll_ns={HALT_POLL} > /etc/modprobe.d/kvm-halt-poll.conf, or \
+                 kvm.halt_poll_ns={HALT_POLL} where KVM is no module"
             )),
         );
     }
@@ -285,7 +304,10 @@ fn irqchip(subject: &Subject, findings: &mut Findings) {
         findings.at(
             hardware.place(Part::Machine),
             Severity::Medium,
-            "interrupt controllers are emulated by QEMU",
+            match chip.map(String::as_str) {
+                Some("off") => "all interrupt controllers are emulated by QEMU",
+                _ => "the I/O APIC is emulated by QEMU",
+            },
             Edit::of(hardware)
                 .set("features/ioapic", "driver", "kvm")
                 .exact(ArgumentChange::SetMachine {

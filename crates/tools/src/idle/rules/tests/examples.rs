@@ -138,7 +138,7 @@ pub(super) const EXAMPLES: &[Example] = &[
         rule: "no-lapic",
         xml: "<os><kernel>k</kernel><cmdline>quiet nolapic</cmdline></os>",
         words: "-cpu qemu64,-apic",
-        near_xml: "<os><kernel>k</kernel><cmdline>nolapic_timer</cmdline></os>",
+        near_xml: "<os><kernel>k</kernel><cmdline>apic=debug</cmdline></os>",
         near_words: "-append nolapicx",
     },
     Example {
@@ -153,7 +153,7 @@ pub(super) const EXAMPLES: &[Example] = &[
         xml: "<os><kernel>k</kernel></os><clock><timer name='kvmclock' present='no'/></clock>",
         words: "-accel kvm -cpu host,-kvmclock",
         near_xml: "<clock offset='localtime'><timer name='kvmclock' present='no'/></clock>",
-        near_words: "-accel tcg -cpu host,-kvmclock",
+        near_words: "-accel kvm -cpu host,-kvmclock,+invtsc",
     },
     Example {
         rule: "haltpoll",
@@ -165,10 +165,11 @@ pub(super) const EXAMPLES: &[Example] = &[
     },
     Example {
         rule: "poll-control",
-        xml: "<features><kvm><poll-control state='on'/></kvm></features>",
-        words: "-accel kvm -cpu host,+kvm-poll-control",
-        near_xml: "<features><kvm><poll-control state='off'/></kvm></features>",
-        near_words: "-accel kvm -cpu host",
+        xml: "<vcpu>1</vcpu><cputune><vcpupin vcpu='0' cpuset='1'/></cputune><features><kvm>\
+              <hint-dedicated state='on'/><poll-control state='on'/></kvm></features>",
+        words: "-accel kvm -cpu host,+kvm-poll-control -append cpuidle_haltpoll.force=1",
+        near_xml: "<features><kvm><poll-control state='on'/></kvm></features>",
+        near_words: "-accel kvm -cpu host,+kvm-poll-control",
     },
     Example {
         rule: "cpu-pm",
@@ -252,13 +253,6 @@ pub(super) const EXAMPLES: &[Example] = &[
         near_words: "-device virtio-balloon-pci,guest-stats-polling-interval=0",
     },
     Example {
-        rule: "free-page",
-        xml: "<devices><memballoon model='virtio' freePageReporting='on'/></devices>",
-        words: r#"-device {"driver":"virtio-balloon-pci","free-page-reporting":true}"#,
-        near_xml: "<devices><memballoon model='virtio' freePageReporting='off'/></devices>",
-        near_words: "-device virtio-balloon-pci",
-    },
-    Example {
         rule: "iothread-poll",
         xml: "<iothreadids><iothread id='1'><poll max='10000000' grow='2'/></iothread>\
               </iothreadids>",
@@ -272,15 +266,6 @@ pub(super) const EXAMPLES: &[Example] = &[
         words: "-netdev tap,id=n,vhost=on,poll-us=50",
         near_xml: "<devices/>",
         near_words: "-netdev tap,id=n,vhost=on,poll-us=0",
-    },
-    Example {
-        rule: "agent",
-        xml: "<devices><channel type='unix'><target type='virtio' \
-              name='org.qemu.guest_agent.0'/></channel></devices>",
-        words: "-device virtserialport,chardev=c,name=org.qemu.guest_agent.0",
-        near_xml: "<devices><channel type='spicevmc'><target type='virtio' \
-                   name='com.redhat.spice.0'/></channel></devices>",
-        near_words: "-device virtserialport,chardev=c,name=com.redhat.spice.0",
     },
     Example {
         rule: "display-client",
