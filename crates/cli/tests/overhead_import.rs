@@ -32,9 +32,9 @@ fn a_table_is_drawn_as_its_two_graphs_and_called_what_it_is() {
         .exits(0)
         .text();
     for line in [
-        "target      median  × Bare metal  % of Bare metal  runs",
-        "Bare metal  1042 s          1.00          100.0 %     1",
-        "VirtualBox  5470 s          5.25           19.1 %     1",
+        "target      result  × Bare metal  % of Bare metal  runs",
+        "Bare metal  1042 s          1.00          100.0 %     -",
+        "VirtualBox  5470 s          5.25           19.1 %     -",
     ] {
         assert!(shown.lines().any(|one| one == line), "{line}: {shown}");
     }
@@ -66,7 +66,7 @@ fn another_base_and_one_of_several_results_can_be_chosen() {
     assert!(
         of_kvm
             .text()
-            .contains("Bare metal  1042 s   0.62   162.3 %     1")
+            .contains("Bare metal  1042 s   0.62   162.3 %     -")
     );
     // The form is that of mmtests; the numbers are made up.
     let text = "                 base       patched\n\
@@ -85,6 +85,46 @@ fn another_base_and_one_of_several_results_can_be_chosen() {
 }
 
 #[test]
+fn rates_and_means_are_called_so() {
+    let dir = tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    let (file, json, svg) = (at("results.csv"), at("a.json"), at("a.svg"));
+    let text = "test,bare metal,KVM\nuntar (s),8.0,10.0\nfio randread (IOPS),90000,60000\n";
+    fs::write(&file, text).unwrap();
+    let shown = import()
+        .args([&*file, "-o", &json, "--svg", &svg])
+        .exits(0)
+        .text();
+    for line in [
+        "fio randread",
+        "KVM         60000 IOPS          1.50           66.7 %     -",
+    ] {
+        assert!(shown.lines().any(|one| one == line), "{line}: {shown}");
+    }
+    let report: Value = serde_json::from_slice(&fs::read(&json).unwrap()).unwrap();
+    let better = |place: usize| report["series"][place]["better"].clone();
+    assert_eq!((better(0), better(2)), ("lower".into(), "higher".into()));
+    assert!(
+        fs::read_to_string(svg)
+            .unwrap()
+            .contains("fio randread: IOPS")
+    );
+    // What was imported is read again as what it is.
+    let again = import().args([&*json, "-o", &at("b.json")]).exits(0);
+    assert!(again.text().contains("1.50           66.7 %     -"));
+    // The form is that of hyperfine --export-csv; the numbers are made up.
+    let text = "command,mean,stddev,median,user,system,min,max\nmake,2,1,2,1,1,1,3\n\
+                podman,3,1,3,1,1,2,4\n";
+    fs::write(&file, text).unwrap();
+    let shown = import().args([&*file, "-o", &json]).exits(0).text();
+    assert!(
+        shown.contains("podman  3.000 s    1.50     66.7 %  mean"),
+        "{shown}"
+    );
+    assert!(fs::read_to_string(&json).unwrap().contains("podman (mean)"));
+}
+
+#[test]
 fn what_is_no_result_is_named() {
     let dir = tempdir().unwrap();
     let file = dir.path().join("file");
@@ -100,6 +140,8 @@ fn what_is_no_result_is_named() {
     refused(&[path], &["<svg>", "composite.xml"]);
     fs::write(&file, "host 12.5\n").unwrap();
     refused(&[path], &["one target only"]);
+    fs::write(&file, "test,host,KVM\nmemory (GiB),2,3\n").unwrap();
+    refused(&[path], &["line 2", "\"memory (GiB),2,3\""]);
     refused(
         &[TABLE, "--base", "Xen"],
         &["no target Xen", "Xen PV, ESXi"],

@@ -1,13 +1,23 @@
-//! Results that others measured: of the Phoronix Test Suite, of mmtests, of hyperfine, and tables.
-//! Pure.
+//! Results that others measured: of benchmarks that are known by their output, and tables. Pure.
 //!
 //! They are drawn as brisk's own are, and are always called what they are: measured by somebody
-//! else, who may not have compared like with like.
+//! else, who may not have compared like with like. A line that is not understood is an error that has
+//! it.
 
+mod cell;
+mod clock;
+mod fio;
+mod grid;
+mod heading;
 mod hyperfine;
 mod join;
+mod kcbench;
+mod logs;
+mod mail;
 mod mmtests;
+mod own;
 mod phoronix;
+mod quantity;
 mod table;
 
 use brisk_measure::Statistic;
@@ -37,9 +47,25 @@ pub struct Entry {
     pub name: String,
     /// Its runs, or its only number.
     pub values: Vec<f64>,
-    /// Whether the number is not in the file, but was computed from a share.
-    pub is_derived: bool,
+    /// What these are.
+    pub origin: Origin,
 }
+
+/// What numbers of others are. Only runs say how much a result varies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// Each is that of a run.
+    Runs,
+    /// One number, of which the file does not say whether it is that of a run or a mean.
+    Number,
+    /// A mean or median of runs that are not in the file.
+    Mean,
+    /// It is not in the file, but computed from a share of the first.
+    Share,
+}
+
+/// What is behind the name of a target in a report, if its number is a mean.
+pub const MEAN: &str = " (mean)";
 
 /// A file that has no results.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -52,14 +78,30 @@ pub enum ImportError {
     #[error("its root is <{0}>, and not <PhoronixTestSuite>; composite.xml of a result is read")]
     Root(String),
     /// It is JSON of something else.
-    #[error("it is no JSON of hyperfine --export-json: {0}")]
+    #[error("it is no JSON of hyperfine, fio, the Phoronix Test Suite or brisk overhead: {0}")]
     Json(String),
-    /// It is a table of hyperfine's, which has no runs.
+    /// It is a report of brisk's about something else.
     #[error(
-        "a table of hyperfine has means and no runs; \
-         import the JSON that hyperfine --export-json FILE writes"
+        "it is a brisk report of the kind \"{0}\", which has no times of targets; \
+         reports of brisk overhead run are read"
     )]
-    Means,
+    Kind(String),
+    /// It is output of a program that is not read.
+    #[error("this is the output of {0}")]
+    Output(&'static str),
+    /// A job of fio failed.
+    #[error("job {0} of fio ended with an error: its numbers say nothing")]
+    Job(String),
+    /// It is not said whether more is better.
+    #[error(
+        "whether more of \"{scale}\" is better is not in this JSON ({title}): import composite.xml"
+    )]
+    Direction {
+        /// The result.
+        title: String,
+        /// Its unit.
+        scale: String,
+    },
     /// It has no result.
     #[error("it has no results with a number: {0}")]
     Nothing(&'static str),
@@ -67,12 +109,14 @@ pub enum ImportError {
     #[error("no result has two targets: {0}")]
     Alone(String),
     /// A line of a table cannot be read.
-    #[error("line {line}: {reason}")]
+    #[error("line {line}: {reason}: \"{text}\"")]
     Line {
         /// Number of the line, from 1.
         line: usize,
         /// Why not.
         reason: String,
+        /// The line, or its begin.
+        text: String,
     },
     /// The base is not in the table.
     #[error("there is no target {name} in {title}, which has {names}")]
@@ -86,7 +130,22 @@ pub enum ImportError {
     },
 }
 
-/// The results in a file, by what it looks like. They may have one target each.
+/// Most characters of a line that an error has.
+const SHOWN: usize = 120;
+
+/// An error about a line, from 1.
+fn refused(line: usize, text: &str, reason: impl Into<String>) -> ImportError {
+    let shown = text.trim().chars().take(SHOWN);
+    let shown = shown.map(|one| if one.is_control() { ' ' } else { one });
+    ImportError::Line {
+        line,
+        reason: reason.into(),
+        text: shown.collect(),
+    }
+}
+
+/// The results in a file, by what it looks like. They may have one target each, which has no name if
+/// it is that of the file.
 ///
 /// # Errors
 /// If there are none, or they cannot be read.
@@ -94,14 +153,11 @@ pub fn read(text: &str) -> Result<Vec<Imported>, ImportError> {
     let start = text.trim_start_matches(['\u{feff}', ' ', '\n', '\r', '\t']);
     let found = if start.starts_with('<') {
         phoronix::parse(start)?
-    } else if start.starts_with('{') {
-        vec![hyperfine::parse(start)?]
-    } else if hyperfine::is_table(start) {
-        return Err(ImportError::Means);
-    } else if mmtests::is_it(text) {
-        mmtests::parse(text)?
+    } else if start.starts_with('{') || start.starts_with("[{") {
+        json(start)?
     } else {
-        vec![table::parse(text)?]
+        // Blanks at the begin may be those before the names of columns.
+        lines(&mail::plain(text.trim_start_matches('\u{feff}')))?
     };
     match found.is_empty() {
         true => Err(ImportError::Nothing("it is empty of them")),
@@ -109,7 +165,51 @@ pub fn read(text: &str) -> Result<Vec<Imported>, ImportError> {
     }
 }
 
+fn json(text: &str) -> Result<Vec<Imported>, ImportError> {
+    let file = serde_json::from_str(text).map_err(|error| ImportError::Json(error.to_string()))?;
+    if own::is_json(&file) {
+        own::of_json(text)
+    } else if fio::is_json(&file) {
+        fio::of_json(&file)
+    } else if phoronix::is_json(&file) {
+        phoronix::of_json(&file)
+    } else if hyperfine::is_json(&file) {
+        Ok(vec![hyperfine::of_json(&file)?])
+    } else {
+        Err(ImportError::Json("it has other fields".to_owned()))
+    }
+}
+
+fn lines(text: &str) -> Result<Vec<Imported>, ImportError> {
+    if mmtests::is_it(text) {
+        mmtests::parse(text)
+    } else if kcbench::is_it(text) {
+        kcbench::parse(text)
+    } else if hyperfine::is_table(text) {
+        Ok(vec![hyperfine::of_table(text)?])
+    } else if phoronix::is_csv(text) {
+        phoronix::of_csv(text)
+    } else if fio::is_terse(text) {
+        fio::of_terse(text)
+    } else if let Some(found) = logs::parse(text)? {
+        Ok(found)
+    } else if clock::is_it(text) {
+        clock::parse(text)
+    } else {
+        table::parse(text)
+    }
+}
+
 impl Entry {
+    /// The target that is the file itself.
+    fn of_file(values: Vec<f64>, origin: Origin) -> Self {
+        Self {
+            name: String::new(),
+            values,
+            origin,
+        }
+    }
+
     /// The median of its runs.
     #[must_use]
     pub fn value(&self) -> f64 {
@@ -173,5 +273,7 @@ fn number(text: &str) -> Option<f64> {
     (value.is_finite() && value > 0.0).then_some(value)
 }
 
+#[cfg(test)]
+mod forms;
 #[cfg(test)]
 mod tests;

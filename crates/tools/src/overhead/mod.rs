@@ -48,7 +48,7 @@ pub use continued::{ContinueError, go_on};
 pub use evidence::Evidence;
 pub use existing::ExistingError;
 pub use explain::{Explanation, LOSSES, explain};
-pub use import::{Entry, ImportError, Imported, Joined, joined, read};
+pub use import::{Entry, ImportError, Imported, Joined, MEAN, Origin, joined, read};
 pub use instance::RunError;
 pub use judgement::{Judged, judge};
 pub use kernel::{Config, Kernel, Source, TINY};

@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail, ensure};
 use brisk_host::files;
-use brisk_measure::{Environment, Report, Series, Unit, render};
-use brisk_tools::overhead::{ImportError, Imported, Joined, joined, read};
+use brisk_measure::{Better, Environment, Report, Series, Unit, render};
+use brisk_tools::overhead::{ImportError, Imported, Joined, MEAN, Origin, joined, read};
 
 use super::picture;
+use super::table::UNKNOWN;
 use crate::command::report::OutputArgs;
 use crate::exit;
 use crate::output::{Format, now, printable};
@@ -22,11 +23,16 @@ const LARGEST: u64 = 16 << 20;
 
 /// Draw results that others measured as brisk draws its own.
 ///
-/// A file is a composite.xml of the Phoronix Test Suite, a comparison of mmtests
-/// (compare-kernels.sh), the JSON of hyperfine, or a table: a target in each line with its seconds,
-/// its share of the first target's speed (with %), or both, apart by |, tabs, semicolons, commas or
-/// blanks. Of several files, such as one for each machine, the results of the same name are put side by
-/// side. What is shown is called what it is: not measured here, and by rules that are not known.
+/// A file is a composite.xml of the Phoronix Test Suite or its JSON or CSV, a comparison of mmtests
+/// (compare-kernels.sh, also in a mail), JSON, CSV or Markdown of hyperfine, JSON of fio, output of
+/// kcbench, time, sysbench, perf bench, perf stat or UnixBench, a report of brisk overhead, or a table.
+///
+/// A table has a target in each line with its seconds, its share of the first target's speed (with %), or
+/// both; or, with a heading, a test in each line with its unit and a target in each column. Columns are
+/// apart by |, tabs, semicolons, commas or blanks. A line that is not understood is an error.
+///
+/// Of several files, such as one for each machine, the results of the same name are put side by side.
+/// What is shown is called what it is: not measured here, and by rules that are not known.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Results of another tool, or tables; - is standard input.
@@ -125,13 +131,24 @@ fn report(found: &[Imported], source: &str, left_out: &[String], is_one: bool) -
                 "" => entry.name.clone(),
                 title => format!("{title}: {}", entry.name),
             };
+            let mean = if entry.origin == Origin::Mean {
+                MEAN
+            } else {
+                ""
+            };
             let values = entry.values.iter().copied();
-            let series = Series::of_values(name, picture::unit(one), values);
-            report.series.push(series);
+            let series = Series::of_values(name + mean, picture::unit(one), values);
+            report.series.push(Series {
+                better: match one.lower_is_better {
+                    true => Better::Lower,
+                    false => Better::Higher,
+                },
+                ..series
+            });
         }
     }
     let entries = found.iter().flat_map(|one| &one.entries);
-    let derived = entries.filter(|entry| entry.is_derived);
+    let derived = entries.filter(|entry| entry.origin == Origin::Share);
     let derived: Vec<_> = derived.map(|entry| &*entry.name).collect();
     if !derived.is_empty() {
         let names = derived.join(", ");
@@ -147,6 +164,13 @@ fn report(found: &[Imported], source: &str, left_out: &[String], is_one: bool) -
     report
 }
 
+/// A number without a multiple: its unit may have one, as MB/s has.
+fn plain(value: f64) -> String {
+    let digits = value.abs().max(1e-9).log10().floor() as i32;
+    let decimals = (3 - digits).clamp(0, 9) as usize;
+    format!("{value:.decimals$}")
+}
+
 fn lines(found: &[Imported], base: Option<&str>, report: &Report) -> Result<String, ImportError> {
     let mut text = String::new();
     for one in found {
@@ -157,7 +181,7 @@ fn lines(found: &[Imported], base: Option<&str>, report: &Report) -> Result<Stri
         let rows = one.entries.iter().map(|entry| {
             let value = match picture::unit(one) {
                 Unit::Seconds => Unit::Seconds.format(entry.value()),
-                unit => format!("{} {}", unit.format(entry.value()), one.unit),
+                _ => format!("{} {}", plain(entry.value()), one.unit),
             };
             let share = one.share(entry, base);
             vec![
@@ -165,12 +189,16 @@ fn lines(found: &[Imported], base: Option<&str>, report: &Report) -> Result<Stri
                 printable(value.trim()),
                 format!("{:.2}", 100.0 / share),
                 format!("{share:.1} %"),
-                entry.values.len().to_string(),
+                match entry.origin {
+                    Origin::Runs => entry.values.len().to_string(),
+                    Origin::Mean => "mean".to_owned(),
+                    Origin::Number | Origin::Share => UNKNOWN.to_owned(),
+                },
             ]
         });
         let of_base = format!("% of {}", printable(&base.name));
         let times = format!("× {}", printable(&base.name));
-        let head = ["target", "median", &times, &of_base, "runs"];
+        let head = ["target", "result", &times, &of_base, "runs"];
         let _ = writeln!(text, "{}", render::sheet(&head, rows));
     }
     for note in &report.notes {

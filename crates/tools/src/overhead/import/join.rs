@@ -30,13 +30,17 @@ pub fn joined(files: Vec<(String, Vec<Imported>)>) -> Result<Joined, ImportError
     let mut places = HashMap::new();
     let mut all: Vec<Collected> = Vec::new();
     for (source, (name, results)) in files.into_iter().enumerate() {
-        let results = match several {
+        let mut results: Vec<_> = match several {
             true => results
                 .into_iter()
                 .flat_map(|result| hyperfine::by_command(result, &name))
                 .collect(),
             false => results,
         };
+        let entries = results.iter_mut().flat_map(|result| &mut result.entries);
+        for entry in entries.filter(|entry| entry.name.is_empty()) {
+            entry.name.clone_from(&name);
+        }
         // A file that has a result twice has two results.
         let mut times = HashMap::new();
         for mut result in results {
