@@ -11,7 +11,11 @@ use libtest_mimic::Arguments;
 use tempfile::tempdir;
 
 fn main() {
-    let plain: [(_, fn()); 7] = [
+    let plain: [(_, fn()); 8] = [
+        (
+            "lines_that_are_read_at_once_make_no_time_of_0",
+            lines_that_are_read_at_once_make_no_time_of_0,
+        ),
         (
             "a_measurement_goes_on_where_it_was_interrupted",
             a_measurement_goes_on_where_it_was_interrupted,
@@ -87,6 +91,54 @@ fn a_measurement_goes_on_where_it_was_interrupted() {
         let first = &samples(&report, side, "time")[..3];
         assert_eq!(first, &samples(&before, side, "time")[..], "{side}");
     }
+}
+
+/// Holds the line of the begin back until that of the end, as a busy host reads them.
+const AT_ONCE: &str = r#"#!/bin/sh
+"$@" | while IFS= read -r l; do case $l in *' begin') b=$l;; *' end '*) printf '%s\n%s\n' "$b" "$l";;
+*' fact boot '*) [ -z "$SAME" ] || printf '%s\n' "$l";; *) printf '%s\n' "$l";; esac; done
+"#;
+
+fn lines_that_are_read_at_once_make_no_time_of_0() {
+    let dir = tempdir().unwrap();
+    let path = dir.path().join("report.json");
+    let late = dir.path().join("late");
+    script(&late, AT_ONCE);
+    let late = late.display();
+    let words = [
+        "--workload=command",
+        "--command=true",
+        &format!("--target=here=command:env SAME=1 {late}"),
+        &format!("--target=there=command:{late}"),
+    ];
+    let ended = overhead(&path, 2, &words).exits(0);
+    let report = read_report(&path);
+    // On the host's kernel the shell takes the time itself.
+    let facts = &report["environment"]["extra"];
+    for side in ["host", "host again", "here"] {
+        let times = values(&report, side, "time");
+        assert!(
+            times.len() == 2 && times.iter().all(|time| *time > 0.0),
+            "{side}: {times:?}"
+        );
+        let fact = facts[&*format!("{side}: times")].as_str().unwrap();
+        assert!(fact.ends_with("where they happen"), "{fact}");
+    }
+    // Counters that were read at once are of no run.
+    assert!(values(&report, "here", "CPU of the host").is_empty());
+    // Elsewhere nothing says how long it took.
+    assert!(values(&report, "there", "time").is_empty());
+    for reason in reasons(&report, "there") {
+        assert!(reason.starts_with("not timed: "), "{reason}");
+    }
+    let text = ended.text();
+    for says in ["there: 2 runs without a time", "[too-short]"] {
+        assert!(text.contains(says), "{text}");
+    }
+    assert!(
+        !text.contains("0.000 s") && !text.contains("[no-run]"),
+        "{text}"
+    );
 }
 
 fn a_target_that_dies_has_failed_and_the_others_go_on() {

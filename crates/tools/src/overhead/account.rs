@@ -2,6 +2,9 @@
 
 use std::time::{Duration, Instant};
 
+/// Share of a run by which the time between the readings of its counters may differ from its own.
+const LATE: f64 = 0.2;
+
 /// Counters of a target and of its processors, at one moment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Counters {
@@ -68,6 +71,12 @@ impl Account {
             idle: known(|counters| counters.idle),
             steal: known(|counters| counters.steal),
         }
+    }
+
+    /// Whether it is of a run of this time: on a busy host, the counters may be read after its begin.
+    pub(super) fn is_of(&self, time: Option<Duration>, cpus: usize) -> bool {
+        let own = self.total / cpus as f64;
+        time.is_some_and(|time| (own - time.as_secs_f64()).abs() <= LATE * time.as_secs_f64())
     }
 
     /// Without the time in which its groups did not let it run: the processors were idle then, and
@@ -145,6 +154,14 @@ mod tests {
         assert_eq!(rounded(account.cpu()), 1000.0);
         assert_eq!(account.steal.map(rounded), Some(6.0));
         assert_eq!(rounded(account.rest()), 104.0);
+    }
+
+    #[test]
+    fn counters_that_are_read_late_are_not_of_the_run() {
+        let account = between(counters([0, 0, 0]), counters([900, 0, 0]), [1000, 0], 2);
+        let is_of = |millis: u64| account.is_of(Some(Duration::from_millis(millis)), 2);
+        assert!(is_of(1000) && is_of(900) && !is_of(500) && !is_of(2000));
+        assert!(!account.is_of(None, 2));
     }
 
     #[test]

@@ -22,6 +22,21 @@ pub(super) fn disturbance(account: &Account) -> Option<String> {
     })
 }
 
+/// What stands before the reason of a run whose time is not known.
+const UNTIMED: &str = "not timed: ";
+
+/// Why a run has no time.
+pub(super) fn untimed() -> String {
+    format!(
+        "{UNTIMED}its begin and its end were read at once, so that it is shorter than its lines can say"
+    )
+}
+
+/// Whether a run has no time, though its work was done.
+pub(super) fn is_untimed(sample: &Sample) -> bool {
+    matches!(&sample.outcome, Outcome::Failed { reason } if reason.starts_with(UNTIMED))
+}
+
 /// Whether a run was dropped.
 pub(super) fn is_dropped(sample: &Sample) -> bool {
     matches!(&sample.outcome, Outcome::Failed { reason } if reason.starts_with(DROPPED))

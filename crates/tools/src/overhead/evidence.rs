@@ -8,7 +8,7 @@ use brisk_measure::{Outcome, Report, Series, Statistic};
 use super::disturbance::is_dropped;
 use super::instance::OBJECT_DIFFERS;
 use super::metrics::{CPU, OWN, PROCESSORS, SPEED, SWAPPED, TIME, series};
-use super::report::{Row, rows};
+use super::report::{Row, rows, too_short};
 use super::sides::AGAIN_NAME;
 
 /// Facts about the host and a target, and figures of their runs.
@@ -35,6 +35,10 @@ pub struct Evidence {
     /// By how much these times differ between the host and its repetition: 0.01 is 1 %. None if that
     /// is not known.
     pub floor_of_speed: Option<f64>,
+    /// Median of the target's times and the shortest that its lines can say, if that is longer, seconds.
+    pub too_short: Option<(f64, f64)>,
+    /// Runs of the target without a time, as their begin and end were read at once.
+    pub untimed: usize,
     /// Share of its time in which other programs had what the target wanted, as in
     /// [`Row::neighbours`].
     pub neighbours: Option<f64>,
@@ -98,6 +102,8 @@ impl Evidence {
                 .zip(median(host, SPEED))
                 .filter(|_| target != AGAIN_NAME)
                 .map(|(again, first)| (again / first - 1.0).abs()),
+            too_short: too_short(report, host, target),
+            untimed: rows.get(1).map_or(0, |row| row.untimed),
             neighbours: neighbours(1),
             host_neighbours: neighbours(0),
             clocks: series(target, OWN)

@@ -4,6 +4,7 @@
 use brisk_measure::{Report, Statistic, Unit};
 
 use super::metrics::{COUNTS, PARTS, TIME, series};
+use super::report::too_short;
 use super::sides::AGAIN_NAME;
 use super::vmm;
 
@@ -96,7 +97,7 @@ pub fn explain(report: &Report, names: &[String]) -> Vec<Explanation> {
     };
     let targets = targets.iter().filter(|name| *name != AGAIN_NAME);
     let explained = targets.filter_map(|name| {
-        let own = median(host, TIME)?;
+        let own = median(host, TIME).filter(|_| too_short(report, host, name).is_none())?;
         let loss = median(name, TIME)? - own;
         let known = FAULT.iter().any(|cost| median(name, cost).is_some());
         if !known || loss <= floor.unwrap_or(0.0) * own {

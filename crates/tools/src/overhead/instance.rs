@@ -4,12 +4,14 @@ mod files;
 mod probing;
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::io;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::ablation::Ablation;
 use super::account::{Account, Reading};
 use super::affinity::allowed;
+use super::clock::{Moment, Taken, stamp};
 use super::counts::{Counts, DEFINITIONS};
 use super::limits;
 use super::metrics::COUNTS;
@@ -18,6 +20,7 @@ use super::session::Patience;
 use super::session_error::SessionError;
 use super::sides::Side;
 use super::started::{DISK, StartError, Started, WORK};
+use super::target::Kind;
 use super::vmm;
 use super::work_directory::REMOVE;
 use super::workload::Workload;
@@ -80,12 +83,12 @@ fn colon(errors: &str) -> String {
 /// What one run gave.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Run {
-    /// From the line of the begin to that of the end, by the host's clock.
-    pub(super) wall: Duration,
+    /// By the host's clock.
+    pub(super) taken: Taken,
     /// Between them by the target's own clock, seconds; none if it gives no number.
     pub(super) own: Option<f64>,
-    /// Where the time went.
-    pub(super) account: Account,
+    /// Where the time went; none if the counters were not read when it began and ended.
+    pub(super) account: Option<Account>,
     /// Hashes of what was made, by name.
     pub(super) proofs: BTreeMap<String, String>,
     /// Pages that the target has swapped in and out meanwhile.
@@ -110,6 +113,8 @@ pub(super) struct Instance {
     cpus: Vec<usize>,
     /// Pages that it had swapped in and out when its last run began.
     swapped: Option<u64>,
+    /// Whether its shell runs on the host's kernel, and so has its clock.
+    is_here: bool,
     /// Whether it has the probe, in a place where it can be executed.
     has_probe: bool,
     /// What it says of itself.
@@ -138,6 +143,7 @@ impl Instance {
             started: Started::start(side, &cpus, count, patience)?,
             cpus,
             swapped: None,
+            is_here: false,
             has_probe: false,
             facts: BTreeMap::new(),
         };
@@ -145,13 +151,14 @@ impl Instance {
             Some(Ablation::Tmpfs) => &[DISK],
             _ => &WORK,
         };
-        let prepared = instance.prepare(workload, parents, patience);
+        let prepared = instance.prepare(&side.kind, workload, parents, patience);
         instance.started.is_lost = prepared.is_err();
         prepared.map(|()| instance)
     }
 
     fn prepare(
         &mut self,
+        kind: &Kind,
         workload: &Workload,
         parents: &[&str],
         patience: Patience<'_>,
@@ -198,6 +205,11 @@ impl Instance {
             let figures = self.probe(0, patience)?;
             self.facts.extend(figures.reasons());
         }
+        let own = fs::read_to_string(BOOT).unwrap_or_default();
+        let boot = self.facts.remove(BOOT_FACT).unwrap_or_default();
+        self.is_here = has_hosts_kernel(kind) && !boot.is_empty() && boot == own.trim();
+        let taken = if self.is_here { BY_CLOCK } else { BY_LINES };
+        self.facts.insert(TIMES.to_owned(), taken.to_owned());
         // What the host knows counts, whatever the target says.
         let of_host = [&vmm::NAMES[..], &limits::NAMES].concat();
         self.facts
@@ -285,8 +297,8 @@ impl Instance {
         self.swapped = pages(&self.facts);
         self.facts.remove(SWAPPED_FACT);
         let script = format!(
-            "count_rest; count_calls; now && say begin $now; {}; s=$?; now; say end $now $s; \
-             count_calls; count_rest",
+            "count_rest; count_calls; say begin; now; began=$now; {}; s=$?; now; say end $began $now \
+             $s; count_calls; count_rest",
             workload.work()
         );
         let guest = self.started.meter.guest().map_err(RunError::Counters)?;
@@ -295,6 +307,7 @@ impl Instance {
         let mut marks: Vec<(String, Instant, io::Result<Reading>)> = Vec::new();
         let (mut counted, mut counts) = (Counts::default(), Counts::default());
         let (meter, cpus) = (&self.started.meter, &self.cpus);
+        let first = Moment::now();
         self.started
             .session
             .request(&script, patience, &mut |line, at| {
@@ -306,14 +319,17 @@ impl Instance {
                     marks.push((line.to_owned(), at, meter.read(cpus)));
                 }
             })?;
-        let [(begin, began, before), (end, ended, after)] =
+        let later = Moment::now();
+        let [(begins, began, before), (ends, ended, after)] =
             <[_; 2]>::try_from(marks).map_err(|_| RunError::NoTimes)?;
-        let begin = begin.strip_prefix("begin ").ok_or(RunError::NoTimes)?;
-        let (end, status) = end
-            .strip_prefix("end ")
-            .and_then(|text| text.split_once(' '))
-            .ok_or(RunError::NoTimes)?;
-        match status.trim().parse() {
+        let words: Vec<_> = ends.split_whitespace().collect();
+        let ["end", begin, end, status] = words[..] else {
+            return Err(RunError::NoTimes);
+        };
+        if begins.trim() != "begin" {
+            return Err(RunError::NoTimes);
+        }
+        match status.parse() {
             Ok(0) => {}
             Ok(status) => {
                 let errors = self.errors(patience);
@@ -324,7 +340,11 @@ impl Instance {
         let (before, after) = before
             .and_then(|before| Ok((before, after?)))
             .map_err(RunError::Counters)?;
-        let wall = ended.duration_since(began);
+        let stamps = stamp(begin).zip(stamp(end));
+        let here = stamps.filter(|_| self.is_here);
+        let here = here.and_then(|(begin, end)| first.between(&later, begin, end));
+        let own = stamps.and_then(|(begin, end)| end.checked_sub(begin));
+        let taken = Taken::by(here, ended.duration_since(began), own);
         let now = self.started.meter.guest().map_err(RunError::Counters)?;
         let guest = now.saturating_sub(guest);
         let held_back = limits::held_back(&processes).saturating_sub(held_back);
@@ -334,10 +354,11 @@ impl Instance {
             swapped,
             figures,
         } = self.after(workload, patience)?;
+        let account = account.held_back(held_back);
         Ok(Run {
-            wall,
+            taken,
             own: own_time(begin, end),
-            account: account.held_back(held_back),
+            account: Some(account).filter(|account| account.is_of(taken.time, self.cpus.len())),
             proofs,
             swapped,
             counts: counts.since(&counted),
@@ -381,6 +402,7 @@ impl Instance {
 const FACTS: &str = "\
 say fact cpus $(nproc)
 say fact kernel $(uname -r)
+read -r b </proc/sys/kernel/random/boot_id && say fact boot $b
 say fact directory $(stat -f -c %T \"$d\")
 while read -r n m v; do case \"$n $m\" in 'model name') say \"fact processor ${v#: }\"; break;; esac; \
 done </proc/cpuinfo
@@ -391,6 +413,31 @@ m=; for f in /sys/devices/system/cpu/vulnerabilities/*; do if [ -r \"$f\" ]; the
 read -r l <\"$f\"; m=\"$m${m:+; }${f##*/}=$l\"; fi; done
 if [ -n \"$m\" ]; then say \"fact mitigations $m\"; fi
 ";
+
+/// Identifies a boot of a kernel (proc_sys_kernel(5)), which containers have in common with the host.
+const BOOT: &str = "/proc/sys/kernel/random/boot_id";
+/// Name of what [`FACTS`] says of it.
+const BOOT_FACT: &str = "boot";
+
+/// Name of the fact that says how its times are taken.
+pub(super) const TIMES: &str = "times";
+/// By its shell, which has the host's clock.
+const BY_CLOCK: &str = "by the host's clock, where they happen";
+/// By what comes from it.
+pub(super) const BY_LINES: &str = "by the host's clock, as its lines of begin and end come";
+
+/// Whether a kind of target may run on the host's kernel: guests have their own, whatever they say.
+fn has_hosts_kernel(kind: &Kind) -> bool {
+    match kind {
+        Kind::Host | Kind::Command(_) | Kind::Runc | Kind::Container { .. } => true,
+        Kind::Gvisor(_)
+        | Kind::Uml(_)
+        | Kind::Brisk(_)
+        | Kind::Qemu(_)
+        | Kind::Libvirt { .. }
+        | Kind::Vm(_) => false,
+    }
+}
 
 /// File systems without a disk, as `stat -f` names them.
 const IN_RAM: [&str; 2] = ["tmpfs", "ramfs"];

@@ -18,6 +18,9 @@ pub const PARTS: [&str; 7] = [
 ];
 /// Name of the metric of the time by the target's own clock.
 pub const OWN: &str = "own clock";
+/// Name of the metric of by how much the lines of begin and end say another time than the clock of the
+/// shell.
+pub(super) const OFF: &str = "error of the lines";
 /// Name of the metric of pages that were swapped in and out.
 pub const SWAPPED: &str = "pages swapped";
 /// Name of the metric of times that say little, since other programs had the processors.

@@ -1,13 +1,14 @@
 //! What virtualisation costs: a workload in several targets, in rounds, timed on the host.
 //!
 //! A [`Target`] is started once and stays: a shell in it takes requests, so that its boot is in no
-//! time. The host's clock stamps the lines of begin and end as they come through the pipe, and the
-//! host's counters say where the time of the processors went, as an [`Account`]; what the target
+//! time. On the host's kernel the shell takes the times itself; otherwise the host's clock stamps the
+//! lines of begin and end as they come through the pipe. The host's counters say where the time of the processors went, as an [`Account`]; what the target
 //! says itself is evidence only. The host takes part twice: by what the two differ is noise.
 
 mod ablation;
 mod account;
 mod affinity;
+mod clock;
 mod console;
 mod continued;
 mod counts;

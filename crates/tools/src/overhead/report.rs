@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 
 use brisk_measure::{Interval, Outcome, Report, Sample, Series, Statistic, paired_ratio};
 
-use super::disturbance::is_dropped;
-use super::metrics::{CPU, PARTS, REST, STEAL, TIME, WAITING, series};
-use super::sides::Side;
+use super::clock::least;
+use super::disturbance::{is_dropped, is_untimed};
+use super::instance::{BY_LINES, TIMES};
+use super::metrics::{CPU, OFF, PARTS, REST, STEAL, TIME, WAITING, series};
+use super::sides::{AGAIN_NAME, Side};
 
 /// Pairs that an interval of 95 % needs: five allow at most 93.75 % of confidence.
 const LEAST: usize = 6;
@@ -34,6 +36,8 @@ pub struct Row {
     pub parts: [Option<f64>; PARTS.len()],
     /// Runs that were dropped, since other programs had the processors.
     pub dropped: usize,
+    /// Runs without a time, since their begin and end were read at once.
+    pub untimed: usize,
     /// Runs that failed.
     pub failed: usize,
     /// Why the last of these failed.
@@ -63,8 +67,12 @@ pub fn rows(report: &Report, names: &[String]) -> Vec<Row> {
     let row = |name: &String| {
         let time = find(name, TIME);
         let values = time.map(Series::values).unwrap_or_default();
+        let is_known = names
+            .first()
+            .is_some_and(|host| too_short(report, host, name).is_none());
         let (ratio, interval) = host
             .zip(time)
+            .filter(|_| is_known)
             .map_or((None, None), |(host, time)| ratio(host, time));
         let parts = PARTS.map(|part| find(name, part));
         let totals = totals(&parts);
@@ -77,7 +85,7 @@ pub fn rows(report: &Report, names: &[String]) -> Vec<Row> {
             Statistic::Median.of(&shares.collect::<Vec<_>>())
         };
         let runs = || time.into_iter().flat_map(Series::measured);
-        let reasons = runs().filter(|sample| !is_dropped(sample));
+        let reasons = runs().filter(|sample| !is_dropped(sample) && !is_untimed(sample));
         let reasons: Vec<_> = reasons.filter_map(reason).collect();
         Row {
             name: name.clone(),
@@ -88,11 +96,26 @@ pub fn rows(report: &Report, names: &[String]) -> Vec<Row> {
             cpu: find(name, CPU).and_then(|series| Statistic::Median.of(&series.values())),
             parts: parts.map(share),
             dropped: runs().filter(|sample| is_dropped(sample)).count(),
+            untimed: runs().filter(|sample| is_untimed(sample)).count(),
             failed: reasons.len(),
             reason: reasons.into_iter().next_back(),
         }
     };
     names.iter().map(row).collect()
+}
+
+/// The median of a target's times and the shortest that its lines can say, seconds, if the median is
+/// below that; none of a target whose shell takes its times.
+pub(super) fn too_short(report: &Report, host: &str, target: &str) -> Option<(f64, f64)> {
+    let times = report.environment.extra.get(&format!("{target}: {TIMES}"));
+    times.filter(|text| *text == BY_LINES)?;
+    let errors = [host, AGAIN_NAME, target]
+        .into_iter()
+        .filter_map(|side| series(report, side, OFF))
+        .flat_map(Series::values);
+    let least = least(errors)?;
+    let median = Statistic::Median.of(&series(report, target, TIME)?.values())?;
+    (median < least).then_some((median, least))
 }
 
 /// The values of a series over those of a base in the same rounds: the Hodges–Lehmann estimate,
@@ -156,7 +179,9 @@ pub fn changes(report: &Report, sides: &[Side]) -> Vec<Change> {
     let changed = sides.iter().filter_map(|side| {
         let (_, of) = side.change.as_ref()?;
         let find = |side: &Side| series(report, &side.name, TIME);
-        let both = find(sides.get(*of)?).zip(find(side));
+        let is_known = |side: &Side| too_short(report, &sides[0].name, &side.name).is_none();
+        let both = sides.get(*of).filter(|of| is_known(of) && is_known(side));
+        let both = both.and_then(find).zip(find(side));
         let (ratio, interval) = both.map_or((None, None), |(before, after)| ratio(before, after));
         Some(Change {
             name: side.name.clone(),
@@ -247,6 +272,34 @@ mod tests {
         assert!(slow.parts[1].unwrap() < 0.3);
         // Five pairs are left.
         assert_eq!(slow.interval, None);
+    }
+
+    #[test]
+    fn times_below_what_lines_can_say_have_no_ratio() {
+        let mut report = report();
+        let fact = |report: &mut Report, text: &str| {
+            let extra = &mut report.environment.extra;
+            extra.insert(format!("slow: {TIMES}"), text.to_owned());
+        };
+        fact(&mut report, BY_LINES);
+        // Nine of ten errors are at most a second: two seconds can just be told.
+        let errors = Series::of_values("host: error of the lines", Unit::Seconds, [1.0; 6]);
+        report.series.push(errors);
+        let names = ["host", "slow"].map(str::to_owned);
+        assert_eq!(too_short(&report, "host", "slow"), None);
+        assert!(rows(&report, &names)[1].ratio.is_some());
+        let again = Series::of_values("host again: error of the lines", Unit::Seconds, [1.1; 6]);
+        report.series.push(again);
+        assert_eq!(too_short(&report, "host", "slow"), Some((2.0, 2.2)));
+        assert_eq!(rows(&report, &names)[1].ratio, None);
+        // Where its shell takes them, its lines do not matter.
+        fact(&mut report, "otherwise");
+        assert!(rows(&report, &names)[1].ratio.is_some());
+        // What was not timed is neither dropped nor failed.
+        let slow = report.series_mut("slow: time", Unit::Seconds);
+        slow.samples[0] = Sample::failed(0, Phase::Measured, super::super::disturbance::untimed());
+        let slow = &rows(&report, &names)[1];
+        assert_eq!((slow.untimed, slow.dropped, slow.failed), (1, 0, 0));
     }
 
     #[test]

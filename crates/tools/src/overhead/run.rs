@@ -7,13 +7,13 @@ use brisk_measure::{CompareOptions, Report, ReportError, Sample, Unit};
 
 use super::affinity::time_of_a_loop;
 use super::continued::{CONCLUSIONS, changed};
-use super::disturbance::disturbance;
+use super::disturbance::{disturbance, untimed};
 use super::explain::explain;
 use super::instance::{Instance, Run, RunError};
 use super::judgement::{Judged, judge, lines};
-use super::metrics::{COUNTS, CPU, DISTURBED, OWN, PARTS, SPEED, SWAPPED, TIME};
+use super::metrics::{COUNTS, CPU, DISTURBED, OFF, OWN, PARTS, SPEED, SWAPPED, TIME};
 use super::plan::{Options, is_settled, plan};
-use super::report::changes;
+use super::report::{changes, too_short};
 use super::session::Patience;
 use super::session_error::SessionError;
 use super::sides::{HOST, Side, names};
@@ -173,8 +173,16 @@ pub fn run(
         bench.describe(report);
     }
     let compare = CompareOptions::default();
+    let all = names(sides);
     for metric in workload.compared() {
         let compared = plan.comparisons(&report.series, metric, HOST, &compare);
+        // Those of a target that is too short for its lines would be of their errors.
+        let suffix = format!(": {metric}");
+        let is_known = |side: &str| metric != TIME || too_short(report, &all[HOST], side).is_none();
+        let compared: Vec<_> = compared
+            .into_iter()
+            .filter(|one| one.b.strip_suffix(&suffix).is_none_or(is_known))
+            .collect();
         report.comparisons.extend(compared);
     }
     let judged = judge(report, &names(sides));
@@ -397,28 +405,34 @@ impl<'a> Bench<'a> {
 }
 
 fn put(run: &Run, keeps_disturbed: bool, readings: &mut Readings) {
-    let account = &run.account;
-    let time = run.wall.as_secs_f64();
-    match disturbance(account).filter(|_| !keeps_disturbed) {
-        None => readings.put(TIME, Unit::Seconds, time),
-        Some(reason) => {
+    let account = run.account.as_ref();
+    let disturbed = account.and_then(disturbance).filter(|_| !keeps_disturbed);
+    match (run.taken.time.map(|time| time.as_secs_f64()), disturbed) {
+        (None, _) => readings.put(TIME, Unit::Seconds, Err::<f64, _>(untimed())),
+        (Some(time), None) => readings.put(TIME, Unit::Seconds, time),
+        (Some(time), Some(reason)) => {
             readings.put(TIME, Unit::Seconds, Err::<f64, _>(reason));
             readings.put(DISTURBED, Unit::Seconds, time);
         }
     }
-    readings.put(CPU, Unit::Seconds, account.cpu());
-    let parts = [
-        Some(account.guest),
-        Some(account.user),
-        Some(account.system),
-        account.waiting,
-        account.idle,
-        account.steal,
-        Some(account.rest()),
-    ];
-    for (name, value) in PARTS.into_iter().zip(parts) {
-        if let Some(value) = value {
-            readings.put(name, Unit::Seconds, value);
+    if let Some(off) = run.taken.off {
+        readings.put(OFF, Unit::Seconds, off.as_secs_f64());
+    }
+    if let Some(account) = account {
+        readings.put(CPU, Unit::Seconds, account.cpu());
+        let parts = [
+            Some(account.guest),
+            Some(account.user),
+            Some(account.system),
+            account.waiting,
+            account.idle,
+            account.steal,
+            Some(account.rest()),
+        ];
+        for (name, value) in PARTS.into_iter().zip(parts) {
+            if let Some(value) = value {
+                readings.put(name, Unit::Seconds, value);
+            }
         }
     }
     if let Some(pages) = run.swapped {

@@ -79,6 +79,14 @@ pub(super) fn remarks(report: &Report, rows: &[Row]) -> String {
             runs(row.dropped)
         );
     }
+    for row in rows.iter().filter(|row| row.untimed > 0) {
+        let _ = writeln!(
+            text,
+            "{}: {} without a time: begin and end were read at once",
+            row.name,
+            runs(row.untimed)
+        );
+    }
     for row in rows.iter().filter(|row| row.failed > 0) {
         let reason = row.reason.as_deref().unwrap_or_default();
         let _ = writeln!(

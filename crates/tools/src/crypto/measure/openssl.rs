@@ -61,6 +61,15 @@ pub(super) fn arguments(
     words
 }
 
+/// Share of the time of a measurement by which its begin may be read late.
+const LATE: f64 = 0.2;
+
+/// Whether the line of the begin was read so late that what was counted since is not of the
+/// measurement: at worst with that of the end.
+fn is_late(passed: f64, seconds: f64) -> bool {
+    passed < seconds * (1.0 - LATE)
+}
+
 /// Variables of the environment of `openssl` for an implementation.
 pub(in crate::crypto) fn environment(implementation: &Implementation) -> Vec<(&str, &str)> {
     match implementation {
@@ -159,7 +168,7 @@ fn follow(
             seat.begun();
         } else if line.starts_with("+R:") {
             let (at, used) = begun.ok_or("openssl speed ended before it began")?;
-            let cpu = (cpu_time(pid) - used) / at.elapsed().as_secs_f64();
+            let used = cpu_time(pid) - used;
             let (operations, seconds) = count(&line)
                 .ok_or_else(|| format!("openssl speed wrote {line:?}, which is not a result"))?;
             let passed = at.elapsed().as_secs_f64();
@@ -168,10 +177,16 @@ fn follow(
                     "openssl speed says {seconds} s, and {passed:.1} s passed: it is no measurement"
                 ));
             }
+            if is_late(passed, seconds) {
+                return Err(format!(
+                    "openssl speed took {seconds} s, and its begin was read {passed:.3} s before its end: \
+                     this machine is too busy to count its CPU time"
+                ));
+            }
             return Ok(Rate {
                 operations,
                 seconds,
-                cpu,
+                cpu: used / passed,
             });
         } else if said.len() < 8 {
             said.push(line);
@@ -229,6 +244,12 @@ mod tests {
             seconds: 0.5,
             groups: Vec::new(),
         }
+    }
+
+    #[test]
+    fn a_begin_that_is_read_with_the_end_is_late() {
+        assert!(is_late(0.0, 1.0) && is_late(0.7, 1.0));
+        assert!(!is_late(0.99, 1.0) && !is_late(3.1, 3.0));
     }
 
     #[test]
@@ -301,10 +322,14 @@ mod tests {
 
     #[test]
     fn what_is_not_in_order_is_no_result() {
-        let result = "echo +R:1000:aes-128-cbc:0.5 >&2";
+        // So short that the lines of a script cannot come too late.
+        let result = "echo +R:1000:aes-128-cbc:0.000001 >&2";
         let begin = "echo +DT:aes-128-cbc:1:16 >&2";
         let rate = shell(&format!("{begin}; {result}"), &seat().0).unwrap();
-        assert!((rate.operations, rate.seconds) == (1000.0, 0.5), "{rate:?}");
+        assert!(
+            (rate.operations, rate.seconds) == (1000.0, 1e-6),
+            "{rate:?}"
+        );
         for (script, expected) in [
             (result.to_owned(), "ended before it began"),
             (format!("{begin}; {begin}; {result}"), "began twice"),

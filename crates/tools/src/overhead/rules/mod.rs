@@ -65,6 +65,13 @@ pub const RULES: &[Rule<Evidence>] = &[
         check: failed_runs,
     },
     Rule {
+        id: "too-short",
+        applies: Applies::Target,
+        why: "its times are those of the way of its lines, and not of the work",
+        source: "what the lines of begin and end say beside the clock of a shell, in the same rounds",
+        check: too_short,
+    },
+    Rule {
         id: "other-objects",
         applies: Applies::Target,
         why: "the target did other work than the host, so the times say nothing",
@@ -223,8 +230,8 @@ fn advice(text: &str) -> Fix {
 
 fn no_run(evidence: &Evidence, findings: &mut Findings) {
     let (succeeded, failed) = evidence.runs;
-    // Where all were dropped, or all made another object, that is the reason.
-    let was_dropped = failed == 0 && evidence.dropped.0 > 0;
+    // Where all were dropped or too short, or all made another object, that is the reason.
+    let was_dropped = failed == 0 && evidence.dropped.0 + evidence.untimed > 0;
     if succeeded > 0 || was_dropped || !evidence.objects.is_empty() {
         return;
     }
@@ -252,6 +259,29 @@ fn failed_runs(evidence: &Evidence, findings: &mut Findings) {
     };
     let what = format!("{failed} of its {} runs failed", succeeded + failed);
     let fix = advice("mend what they report, and measure it again");
+    findings.add(severity, what, fix);
+}
+
+fn too_short(evidence: &Evidence, findings: &mut Findings) {
+    let untimed = evidence.untimed;
+    let what = match evidence.too_short {
+        Some((median, least)) => format!(
+            "its runs take {:.1} ms, and its lines say nothing below {:.1} ms",
+            median * 1e3,
+            least * 1e3
+        ),
+        None if untimed == 0 => return,
+        None => format!(
+            "{untimed} of its runs are so short that their begin and their end were read at once"
+        ),
+    };
+    // A few of many may be those in which the host was busy.
+    let is_rare = evidence.too_short.is_none() && untimed * 5 <= evidence.runs.0;
+    let severity = match is_rare {
+        true => Severity::Low,
+        false => Severity::Impossible,
+    };
+    let fix = advice("have the command do more, such as the same a hundred times");
     findings.add(severity, what, fix);
 }
 

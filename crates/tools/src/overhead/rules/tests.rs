@@ -35,6 +35,8 @@ fn equal() -> Evidence {
         dropped: (1, 8),
         speeds: Some((1.0, 1.0)),
         floor_of_speed: Some(0.01),
+        too_short: None,
+        untimed: 0,
         neighbours: Some(0.01),
         host_neighbours: Some(0.01),
         clocks: Some((10.0, 10.01)),
@@ -51,6 +53,21 @@ fn found(change: impl FnOnce(&mut Evidence)) -> (Comparable, String) {
         .map(|finding| format!("{}: {}", finding.rule, finding.what))
         .collect();
     (Comparable::of(&findings), lines.join("; "))
+}
+
+#[test]
+fn times_that_lines_cannot_say_are_not_comparable() {
+    let short = found(|evidence| evidence.too_short = Some((0.001, 0.004)));
+    let says = "too-short: its runs take 1.0 ms, and its lines say nothing below 4.0 ms";
+    assert_eq!(short, (Comparable::No, says.to_owned()));
+    let untimed = |runs, untimed| {
+        found(|evidence| (evidence.runs, evidence.untimed) = ((runs, 0), untimed)).0
+    };
+    assert_eq!(untimed(10, 1), Comparable::Caveat);
+    assert_eq!(untimed(2, 8), Comparable::No);
+    // There is no second reason why it has no time.
+    let all = found(|evidence| (evidence.runs, evidence.untimed) = ((0, 0), 8));
+    assert!(all.1.starts_with("too-short: 8 of its runs") && !all.1.contains("no-run"));
 }
 
 #[test]
@@ -159,6 +176,11 @@ fn more_cases() -> Vec<Case> {
                 "not kept on these processors: EPERM",
             ),
         ),
+        (
+            No,
+            found(|evidence| evidence.too_short = Some((0.001, 0.004))),
+        ),
+        (Caveat, found(|evidence| evidence.untimed = 1)),
         (No, found(|evidence| evidence.swapped = 3.0)),
         (Caveat, found(|evidence| evidence.neighbours = Some(0.06))),
         (No, found(|evidence| evidence.host_neighbours = Some(0.3))),
@@ -229,6 +251,8 @@ fn each_rule_finds_what_it_is_about_and_no_near_miss() {
 
 
     not-pinned: its VMM is not kept on these processors: EPERM
+    too-short: its runs take 1.0 ms, and its lines say nothing below 4.0 ms
+    too-short: 1 of its runs are so short that their begin and their end were read at once
     swap: 3 pages were swapped while it was measured
     neighbours: other programs had the processors in 6 % of the target's time
     neighbours: other programs had the processors in 30 % of the host's time
