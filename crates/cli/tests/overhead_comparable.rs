@@ -127,6 +127,13 @@ fn rounds_with_neighbours_are_dropped() {
     let expected = "x: not comparable: 2 of 2 rounds were dropped";
     assert!(text.contains(expected), "{text}");
     assert!(text.contains("x: 2 runs dropped"), "{text}");
+    // There is an answer by CPU time all the same, which two rounds do not decide.
+    let answer = text.lines().next().unwrap();
+    assert!(
+        answer.contains("times the host's CPU time in fewer than 6 rounds"),
+        "{text}"
+    );
+    assert!(answer.contains("It is by CPU time"), "{text}");
     assert!(values(&report, "x", "time").is_empty());
     // Nothing that was measured is lost.
     assert_eq!(values(&report, "x", "time of dropped runs").len(), 2);
@@ -283,7 +290,7 @@ fn a_known_difference_is_found_with_its_size() {
     let words = ["--workload=command", "--command", "sleep ${TIME:-1}"];
     let words = [&words[..], &["--target", "more=command:env TIME=1.2"]].concat();
     let text = overhead(&path, 6, &words).exits(0).text();
-    let line = text.lines().find(|line| line.starts_with("more "));
+    let line = text.lines().find(|line| line.starts_with("more  "));
     let interval = line
         .unwrap()
         .split_whitespace()

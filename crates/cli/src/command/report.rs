@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use brisk_measure::Report;
-use brisk_measure::render::{self, BarPanel, CurvePanel};
+use brisk_measure::render::{self, BarPanel, CurvePanel, Lead};
 
 use crate::output::Format;
 use crate::ui::Ui;
@@ -92,6 +92,18 @@ impl OutputArgs {
         saved: &Path,
         ui: &Ui,
     ) -> anyhow::Result<()> {
+        self.files_with_lead(report, panels, &Lead::default(), saved, ui)
+    }
+
+    /// Likewise, with a page that begins with the answer.
+    pub(crate) fn files_with_lead(
+        &self,
+        report: &Report,
+        panels: &[BarPanel],
+        lead: &Lead,
+        saved: &Path,
+        ui: &Ui,
+    ) -> anyhow::Result<()> {
         if let Some(path) = &self.svg {
             let picture = match panels {
                 [] => render::svg(report),
@@ -100,7 +112,7 @@ impl OutputArgs {
             write(path, &picture)?;
         }
         if let Some(path) = &self.html {
-            write(path, &render::html_with_bars(report, panels))?;
+            write(path, &render::html_with_lead(report, panels, lead))?;
         }
         ui.note(&format!("report in {}", saved.display()));
         Ok(())

@@ -8,7 +8,7 @@ use std::process::Command;
 use brisk_testkit::{Brisk, Mount, Signal, capture, tool, until};
 use tempfile::{TempDir, tempdir};
 
-use super::{LOOP, is_counted, measure, measure_with, overhead};
+use super::{LOOP, is_counted, measure, measure_with, measured_with, overhead};
 
 pub(super) fn all_mounts_are_seen_read_only(kind: &str) {
     let dir = TempDir::with_prefix_in("brisk-mounts-", "/var/tmp").unwrap();
@@ -98,7 +98,7 @@ pub(super) fn an_engine_that_hangs_is_not_waited_for() {
     let path = format!("{}:{path}", dir.path().display());
     let with = |brisk: Brisk| brisk.env("PATH", &path);
     let words = ["--timeout=2s", "--target=x=podman:image"];
-    let measured = measure_with(with, "true", &words);
+    let measured = measured_with(with, "true", &words, 125);
     let samples = measured.samples("x", "time");
     let reason = samples[0]["reason"].as_str().unwrap();
     assert!(reason.contains("killed: no end within 2 s"), "{reason}");

@@ -302,7 +302,7 @@ fn a_domain_is_measured_by_its_ssh_server() {
     // What ssh says is the reason that is shown.
     let wrong = with(overhead(&dir, "true"));
     let wrong = wrong.arg("--target=x=libvirt:web,via=ssh:closed");
-    let text = wrong.exits(0).text();
+    let text = wrong.exits(125).text();
     let reason = "x: 1 run failed: the target ended: exit status: 255: ssh: connect to \
                   host 127.0.0.1 port 1: Connection refused";
     assert!(text.contains(reason), "{text}");

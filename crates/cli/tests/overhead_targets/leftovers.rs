@@ -9,7 +9,7 @@ use brisk_host::cgroup::Group;
 use brisk_testkit::{Brisk, Signal, copy_program, until};
 use tempfile::tempdir;
 
-use super::{kernel_source, measure, measure_with, overhead_of};
+use super::{kernel_source, measure_with, measured_with, overhead_of};
 
 pub(super) fn nothing_is_removed_where_no_work_directory_can_be_made() {
     let dir = tempdir().unwrap();
@@ -67,7 +67,7 @@ pub(super) fn what_the_work_has_mounted_is_not_removed() {
         "--target=ends=command:env NAME=ends",
         "--target=killed=command:env NAME=killed",
     ];
-    let measured = measure(&command, &words);
+    let measured = measured_with(|brisk| brisk, &command, &words, 125);
     assert_eq!(fs::read_to_string(mine.join("file")).unwrap(), "mine");
     let samples = measured.samples("ends", "time");
     let reason = samples[1]["reason"].as_str().unwrap();

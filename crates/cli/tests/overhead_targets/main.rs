@@ -121,8 +121,18 @@ fn measure(command: &str, words: &[&str]) -> Measured {
 
 /// `with` says where the command finds what it measures.
 fn measure_with(with: impl Fn(Brisk) -> Brisk, command: &str, words: &[&str]) -> Measured {
+    measured_with(with, command, words, 0)
+}
+
+/// Likewise, with another exit status: 125 if no target was measured.
+fn measured_with(
+    with: impl Fn(Brisk) -> Brisk,
+    command: &str,
+    words: &[&str],
+    status: i32,
+) -> Measured {
     let directory = tempdir().unwrap();
-    with(overhead(directory.path(), command).args(words)).exits(0);
+    with(overhead(directory.path(), command).args(words)).exits(status);
     let report = fs::read(directory.path().join("report.json")).unwrap();
     Measured {
         report: serde_json::from_slice(&report).unwrap(),

@@ -24,26 +24,50 @@ pub fn html(report: &Report) -> String {
 
 /// The report as [`html`] has it, with bars before the other pictures.
 pub fn html_with_bars(report: &Report, panels: &[BarPanel]) -> String {
-    page(report, svg::bars_only(panels), svg::samples_only(report))
+    html_with_lead(report, panels, &Lead::default())
+}
+
+/// What a page begins with: the answer, and tables of what it is from.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Lead {
+    /// Sentences, a paragraph each.
+    pub sentences: Vec<String>,
+    /// The tables.
+    pub tables: Vec<LeadTable>,
+}
+
+/// A table: its heading, and the cells of its rows.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct LeadTable {
+    /// Names of the columns.
+    pub head: Vec<String>,
+    /// The rows.
+    pub rows: Vec<Vec<String>>,
+}
+
+/// The report as [`html_with_bars`] has it, after an answer.
+pub fn html_with_lead(report: &Report, panels: &[BarPanel], lead: &Lead) -> String {
+    let pictures = [svg::bars_only(panels), svg::samples_only(report)];
+    page(report, lead, pictures)
 }
 
 /// The report as [`html`] has it, with curves for the picture of the samples, which is of values
 /// that are orders of magnitude apart.
 pub fn html_with_curves(report: &Report, panels: &[CurvePanel]) -> String {
-    page(report, svg::curves_only(panels), None)
+    page(report, &Lead::default(), [svg::curves_only(panels), None])
 }
 
-fn page(report: &Report, first: Option<String>, samples: Option<String>) -> String {
+fn page(report: &Report, lead: &Lead, pictures: [Option<String>; 2]) -> String {
     let mut page = String::new();
     // Writing to a string does not fail.
-    let _ = write(report, first, samples, &mut page);
+    let _ = write(report, lead, pictures, &mut page);
     page
 }
 
 fn write(
     report: &Report,
-    first: Option<String>,
-    samples: Option<String>,
+    lead: &Lead,
+    [first, samples]: [Option<String>; 2],
     page: &mut String,
 ) -> std::fmt::Result {
     let kind = escape(&report.kind);
@@ -59,6 +83,17 @@ fn write(
         SCRIPT_DIGEST.trim(),
         escape(&report.created),
     )?;
+    for sentence in &lead.sentences {
+        writeln!(page, "<p class=\"lead\">{}</p>", escape(sentence))?;
+    }
+    for table in &lead.tables {
+        let names: Vec<_> = table.head.iter().map(|name| escape(name)).collect();
+        head(page, &names)?;
+        for cells in &table.rows {
+            row(page, cells)?;
+        }
+        page.push_str(END);
+    }
     for warning in Warning::lines(&report.warnings) {
         writeln!(page, "<p class=\"warning\">{}</p>", escape(&warning))?;
     }
@@ -121,7 +156,7 @@ fn history(report: &Report, page: &mut String) -> std::fmt::Result {
     Ok(())
 }
 
-fn head(page: &mut String, names: &[&str]) -> std::fmt::Result {
+fn head(page: &mut String, names: &[impl std::fmt::Display]) -> std::fmt::Result {
     page.push_str("<div class=\"scroll\"><table>\n<thead><tr>");
     for name in names {
         write!(page, "<th>{name}</th>")?;
@@ -160,7 +195,12 @@ fn series(all: &[Series], page: &mut String) -> std::fmt::Result {
             "max",
         ],
     )?;
-    for series in all {
+    // What is 0 in every run says nothing.
+    let says = |series: &&Series| {
+        let mut samples = series.measured();
+        series.measured().next().is_none() || samples.any(|sample| sample.value() != Some(0.0))
+    };
+    for series in all.iter().filter(says) {
         let summary = Summary::of(series);
         let mut cells = vec![
             series.name.clone(),
@@ -242,7 +282,8 @@ fn raw(all: &[Series], page: &mut String) -> std::fmt::Result {
             series.samples.len()
         )?;
         let unit = series.unit.symbol();
-        head(page, &["run", "phase", &format!("value {unit}"), "outcome"])?;
+        let value = format!("value {unit}");
+        head(page, &["run", "phase", &value, "outcome"])?;
         for sample in &series.samples {
             let phase = match sample.phase {
                 Phase::Warmup => "warm-up",

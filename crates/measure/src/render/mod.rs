@@ -21,7 +21,7 @@ mod tests;
 pub use bars::timeline_text;
 pub use csv::csv;
 pub use history::{history_end, history_row};
-pub use html::{html, html_with_bars, html_with_curves};
+pub use html::{Lead, LeadTable, html, html_with_bars, html_with_curves, html_with_lead};
 pub use json::json;
 pub use perfetto::perfetto;
 pub use svg::{

@@ -120,7 +120,15 @@ pub fn go_on(
 }
 
 /// Ends of the names of facts that follow from the samples.
-pub(super) const CONCLUSIONS: [&str; 3] = [": verdict", ": against the unchanged target", ": loss"];
+pub(super) const CONCLUSIONS: [&str; 4] = [
+    ": verdict",
+    ": against the unchanged target",
+    ": loss",
+    ANSWER,
+];
+
+/// End of the name of the fact that has the answer of a measurement about a target, in a sentence.
+pub const ANSWER: &str = ": answer";
 
 /// The fact that the engine of experiments adds.
 const SEED: &str = "seed of the order";

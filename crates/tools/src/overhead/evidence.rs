@@ -7,7 +7,7 @@ use brisk_measure::{Outcome, Report, Series, Statistic};
 
 use super::disturbance::is_dropped;
 use super::instance::OBJECT_DIFFERS;
-use super::metrics::{CPU, OWN, PROCESSORS, SPEED, SWAPPED, TIME, series};
+use super::metrics::{COUNTS, CPU, OWN, PROCESSORS, SPEED, SWAPPED, TIME, series};
 use super::report::{Row, rows, too_short};
 use super::sides::AGAIN_NAME;
 
@@ -39,6 +39,12 @@ pub struct Evidence {
     pub too_short: Option<(f64, f64)>,
     /// Runs of the target without a time, as their begin and end were read at once.
     pub untimed: usize,
+    /// Whether it takes another time than the host, or CPU time where that is not known, by more than the
+    /// host differs from itself.
+    pub differs: bool,
+    /// Medians of the pages that the host and the target read from a disk in a run; none if one of them
+    /// does not count them.
+    pub major_faults: Option<(f64, f64)>,
     /// Share of its time in which other programs had what the target wanted, as in
     /// [`Row::neighbours`].
     pub neighbours: Option<f64>,
@@ -103,6 +109,13 @@ impl Evidence {
                 .filter(|_| target != AGAIN_NAME)
                 .map(|(again, first)| (again / first - 1.0).abs()),
             too_short: too_short(report, host, target),
+            differs: rows.get(1).is_some_and(|row| {
+                let floors = report.comparisons.iter().filter_map(|one| one.noise_floor);
+                let floor = floors.reduce(f64::max).unwrap_or(0.0);
+                let ratio = row.ratio.or(row.by_cpu.map(|(ratio, _)| ratio));
+                ratio.is_some_and(|ratio| ratio > 1.0 + floor || ratio * (1.0 + floor) < 1.0)
+            }),
+            major_faults: median(host, COUNTS[1]).zip(median(target, COUNTS[1])),
             untimed: rows.get(1).map_or(0, |row| row.untimed),
             neighbours: neighbours(1),
             host_neighbours: neighbours(0),
@@ -120,7 +133,7 @@ impl Evidence {
     }
 
     /// A fact that both sides have and that differs: the host's, and the target's.
-    pub(super) fn differs(&self, name: &str) -> Option<(&str, &str)> {
+    pub(super) fn fact(&self, name: &str) -> Option<(&str, &str)> {
         let (host, target) = self.host.get(name).zip(self.target.get(name))?;
         (host != target).then_some((host, target))
     }

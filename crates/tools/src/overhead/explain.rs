@@ -14,6 +14,9 @@ pub const LOSSES: [&str; 4] = ["user code", "page faults", "read and write", "pr
 /// Shares of a loss between which it is called explained.
 const EXPLAINED: std::ops::RangeInclusive<f64> = 0.8..=1.2;
 
+/// Part of the host's time by which it may differ from itself, where that is not known.
+const UNKNOWN: f64 = 0.1;
+
 /// Operations of the probe that compute and use no kernel.
 const USER: [&str; 3] = ["user-integer", "user-float", "user-sort"];
 /// A page that is first written to, and given back at the end.
@@ -100,7 +103,8 @@ pub fn explain(report: &Report, names: &[String]) -> Vec<Explanation> {
         let own = median(host, TIME).filter(|_| too_short(report, host, name).is_none())?;
         let loss = median(name, TIME)? - own;
         let known = FAULT.iter().any(|cost| median(name, cost).is_some());
-        if !known || loss <= floor.unwrap_or(0.0) * own {
+        // Inside of what the host differs from itself by, there is nothing to explain.
+        if !known || loss <= floor.unwrap_or(UNKNOWN) * own {
             return None;
         }
         let work = |count: usize, cost: &dyn Fn(&str) -> Option<f64>| {
@@ -167,7 +171,7 @@ fn is_emulated(report: &Report, name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use brisk_measure::Environment;
+    use brisk_measure::{CompareOptions, Comparison, Environment};
 
     use super::*;
 
@@ -201,6 +205,14 @@ mod tests {
         put("same", &of(1.0, 10_000.0, cheap));
         // 5 % slower programs, 20,000 faults of 50 µs, calls of 10 µs, programs of 1 ms.
         put("uml", &of(2.1, 20_000.0, [1.05e-9, 4e-5, 1e-5, 1e-5, 1e-3]));
+        let all = |name: &str| report.series(name).unwrap();
+        let mut compared = Comparison::of(
+            all("host: time"),
+            all("uml: time"),
+            &CompareOptions::default(),
+        );
+        compared.noise_floor = Some(0.1);
+        report.comparisons.push(compared);
         report
     }
 
@@ -227,6 +239,21 @@ mod tests {
         assert!((uml.loss - 1.1).abs() < 1e-9);
         assert!((uml.share() - 1.049 / 1.1).abs() < 1e-3 && uml.is_explained());
         assert!((uml.rest() - 0.051).abs() < 1e-3);
+    }
+
+    #[test]
+    fn nothing_is_explained_inside_the_noise_floor() {
+        let mut report = report();
+        report.comparisons[0].noise_floor = Some(1.2);
+        assert!(explain(&report, &names()).is_empty());
+        report.comparisons[0].noise_floor = Some(1.0);
+        assert_eq!(explain(&report, &names()).len(), 1);
+        // A small loss is not explained where the floor is not known.
+        report.comparisons.clear();
+        assert_eq!(explain(&report, &names()).len(), 1);
+        let uml = report.series_mut("uml: time", Unit::Seconds);
+        *uml = brisk_measure::Series::of_values("uml: time", Unit::Seconds, [1.05]);
+        assert!(explain(&report, &names()).is_empty());
     }
 
     #[test]

@@ -17,30 +17,65 @@ pub struct Judged {
     pub findings: Vec<Finding>,
 }
 
-/// The findings, a line each, with the names of all targets that it is about.
+/// Findings of one rule about several targets.
+struct Line<'a> {
+    finding: &'a Finding,
+    /// What was found, each with the targets that it was found of.
+    found: Vec<(&'a str, Vec<&'a str>)>,
+}
+
+/// The findings, a line for each rule, with the names of all targets that it is about.
 pub(super) fn lines(judged: &[Judged]) -> Vec<String> {
-    let mut lines: Vec<(String, Vec<&str>)> = Vec::new();
+    let mut lines: Vec<Line<'_>> = Vec::new();
     for Judged { name, findings, .. } in judged {
         for finding in findings {
-            let severity = Comparable::of(std::slice::from_ref(finding)).name();
-            let Finding {
-                what,
-                effect,
-                fix,
-                rule,
-                ..
-            } = finding;
-            let line = format!("{severity}: {what}: {effect}; {fix} [{rule}]");
-            match lines.iter_mut().find(|(known, _)| *known == line) {
+            let is_same = |line: &&mut Line<'_>| {
+                let known = line.finding;
+                (known.rule, known.severity, &known.fix)
+                    == (finding.rule, finding.severity, &finding.fix)
+            };
+            let line = match lines.iter_mut().find(is_same) {
+                Some(line) => line,
+                None => {
+                    lines.push(Line {
+                        finding,
+                        found: Vec::new(),
+                    });
+                    let last = lines.len() - 1;
+                    &mut lines[last]
+                }
+            };
+            match line
+                .found
+                .iter_mut()
+                .find(|(what, _)| *what == finding.what)
+            {
                 Some((_, names)) => names.push(name),
-                None => lines.push((line, vec![name])),
+                None => line.found.push((&finding.what, vec![name])),
             }
         }
     }
-    let named = lines.into_iter();
-    named
-        .map(|(line, names)| format!("{}: {line}", names.join(", ")))
-        .collect()
+    lines.iter().map(Line::text).collect()
+}
+
+impl Line<'_> {
+    fn text(&self) -> String {
+        let Finding {
+            effect, fix, rule, ..
+        } = self.finding;
+        let severity = Comparable::of(std::slice::from_ref(self.finding)).name();
+        let names = self.found.iter().flat_map(|(_, names)| names);
+        let names: Vec<_> = names.copied().collect();
+        let whats: Vec<_> = match &self.found[..] {
+            [(what, _)] => vec![(*what).to_owned()],
+            several => several
+                .iter()
+                .map(|(what, names)| format!("{what} ({})", names.join(", ")))
+                .collect(),
+        };
+        let (names, whats) = (names.join(", "), whats.join(", "));
+        format!("{names}: {severity}: {whats}: {effect}; {fix} [{rule}]")
+    }
 }
 
 /// Judges all sides but the first of `names`, the host, with which they are compared.
@@ -69,9 +104,14 @@ mod tests {
     #[test]
     fn a_finding_about_several_targets_is_one_line() {
         let mut report = Report::new("overhead", "2026-11-25T00:00:00Z", Environment::default());
-        for (name, kernel) in [("host", "6.12"), ("a", "6.1"), ("b", "6.1"), ("c", "6.12")] {
-            let fact = format!("{name}: kernel");
-            report.environment.extra.insert(fact, kernel.into());
+        for (name, pages) in [
+            ("host", "madvise"),
+            ("a", "never"),
+            ("b", "never"),
+            ("c", "madvise"),
+        ] {
+            let fact = format!("{name}: hugepages");
+            report.environment.extra.insert(fact, pages.into());
             let series = Series::of_values(format!("{name}: time"), Unit::Seconds, [1.0]);
             report.series.push(series);
         }
@@ -82,7 +122,19 @@ mod tests {
         let [line] = &lines(&judged)[..] else {
             panic!("one line");
         };
-        assert!(line.starts_with("a, b: with caveat: its kernel is 6.1, and the host's 6.12:"));
-        assert!(line.ends_with(" [other-kernel]"), "{line}");
+        let expected = "a, b: with caveat: its transparent huge pages are never, and the host's \
+                        madvise:";
+        assert!(line.starts_with(expected), "{line}");
+        assert!(line.ends_with(" [other-huge-pages]"), "{line}");
+        let extra = &mut report.environment.extra;
+        extra.insert("c: hugepages".into(), "always".into());
+        let [line] = &lines(&judge(&report, &names))[..] else {
+            panic!("one line");
+        };
+        assert!(line.starts_with("a, b, c: with caveat: "), "{line}");
+        assert!(
+            line.contains("are never, and the host's madvise (a, b), its "),
+            "{line}"
+        );
     }
 }

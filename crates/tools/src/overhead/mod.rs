@@ -8,6 +8,7 @@
 mod ablation;
 mod account;
 mod affinity;
+mod answer;
 mod clock;
 mod console;
 mod continued;
@@ -45,6 +46,8 @@ mod workload;
 pub use ablation::{Ablation, AblationError, Here};
 pub use account::Account;
 pub use affinity::allowed;
+pub use answer::is_by_cpu;
+pub use continued::ANSWER;
 pub use continued::{ContinueError, go_on};
 pub use evidence::Evidence;
 pub use existing::ExistingError;

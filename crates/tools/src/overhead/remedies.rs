@@ -73,8 +73,17 @@ pub fn remedies(judged: Option<&Judged>, explained: Option<&Explanation>) -> Vec
         let (because, rules) = OF_LOSSES[part];
         rules.iter().map(move |rule| Remedy { rule, because })
     });
+    // A loss that is explained says more than what may have to do with it: the largest comes first.
+    let mut found: Vec<_> = of_caveats.chain(of_loss).collect();
+    if explained.is_some_and(Explanation::is_explained) {
+        found.sort_by_key(|one| {
+            OF_CAVEATS
+                .iter()
+                .any(|(.., because)| *because == one.because)
+        });
+    }
     let mut all: Vec<Remedy> = Vec::new();
-    for remedy in of_caveats.chain(of_loss) {
+    for remedy in found {
         if all.iter().all(|one| one.rule != remedy.rule) {
             all.push(remedy);
         }

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use brisk_measure::{Interval, Outcome, Report, Sample, Series, Statistic, paired_ratio};
+use brisk_measure::{
+    CompareOptions, Interval, Outcome, Report, Sample, Series, Statistic, noise_floor, paired_ratio,
+};
 
 use super::clock::least;
 use super::disturbance::{is_dropped, is_untimed};
@@ -31,6 +33,13 @@ pub struct Row {
     pub interval: Option<Interval>,
     /// Median of the CPU time on the host, seconds.
     pub cpu: Option<f64>,
+    /// Its CPU time over the host's of the same round, also of runs that were dropped, and the 95 %
+    /// interval of that.
+    pub by_cpu: Option<(f64, Option<Interval>)>,
+    /// By how much the host's times differ from themselves, as a part of them; none if that is not known.
+    pub floor: Option<f64>,
+    /// The same of CPU times.
+    pub floor_of_cpu: Option<f64>,
     /// Shares of wall-clock time times processors, of the whole: medians of the parts of
     /// [`PARTS`]. None for a part that is not counted.
     pub parts: [Option<f64>; PARTS.len()],
@@ -64,6 +73,15 @@ impl Row {
 pub fn rows(report: &Report, names: &[String]) -> Vec<Row> {
     let find = |name: &str, metric: &str| series(report, name, metric);
     let host = names.first().and_then(|name| find(name, TIME));
+    let host_cpu = names.first().and_then(|name| find(name, CPU));
+    let again = |host: &Series, metric: &str| {
+        let again = find(AGAIN_NAME, metric)?;
+        noise_floor(host, again, &CompareOptions::default())
+    };
+    let floors = [
+        host.and_then(|host| again(host, TIME)),
+        host_cpu.and_then(|host| again(host, CPU)),
+    ];
     let row = |name: &String| {
         let time = find(name, TIME);
         let values = time.map(Series::values).unwrap_or_default();
@@ -74,6 +92,9 @@ pub fn rows(report: &Report, names: &[String]) -> Vec<Row> {
             .zip(time)
             .filter(|_| is_known)
             .map_or((None, None), |(host, time)| ratio(host, time));
+        let cpu = find(name, CPU);
+        let both = host_cpu.zip(cpu).map(|(host, own)| self::ratio(host, own));
+        let by_cpu = both.and_then(|(ratio, interval)| Some((ratio?, interval)));
         let parts = PARTS.map(|part| find(name, part));
         let totals = totals(&parts);
         let counts = |sample: &&Sample| values.is_empty() || !is_dropped_run(time, sample);
@@ -93,7 +114,10 @@ pub fn rows(report: &Report, names: &[String]) -> Vec<Row> {
             best: values.iter().take(BEST_OF).copied().reduce(f64::min),
             ratio,
             interval: interval.filter(|_| names.first() != Some(name)),
-            cpu: find(name, CPU).and_then(|series| Statistic::Median.of(&series.values())),
+            cpu: cpu.and_then(|series| Statistic::Median.of(&series.values())),
+            by_cpu: by_cpu.filter(|_| names.first() != Some(name)),
+            floor: floors[0],
+            floor_of_cpu: floors[1],
             parts: parts.map(share),
             dropped: runs().filter(|sample| is_dropped(sample)).count(),
             untimed: runs().filter(|sample| is_untimed(sample)).count(),

@@ -3,9 +3,10 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-use brisk_measure::{CompareOptions, Report, ReportError, Sample, Unit};
+use brisk_measure::{CompareOptions, Report, ReportError, Sample, Unit, Warning};
 
 use super::affinity::time_of_a_loop;
+use super::answer::answers;
 use super::continued::{CONCLUSIONS, changed};
 use super::disturbance::{disturbance, untimed};
 use super::explain::explain;
@@ -187,15 +188,25 @@ pub fn run(
     }
     let judged = judge(report, &names(sides));
     report.notes.extend(lines(&judged));
-    conclude(report, sides, &judged);
+    // What a probe takes as a whole is chosen.
+    let answers = match workload {
+        Workload::Probe { .. } => Vec::new(),
+        _ => answers(report, sides, &judged),
+    };
+    conclude(report, sides, &judged, answers);
     warn(report);
     ended
 }
 
 /// Puts what follows from the samples into the report, beside the facts of each target: whether it is
 /// comparable, what its change is worth, and where its loss comes from.
-fn conclude(report: &mut Report, sides: &[Side], judged: &[Judged]) {
-    let [verdict, against, loss] = CONCLUSIONS;
+fn conclude(
+    report: &mut Report,
+    sides: &[Side],
+    judged: &[Judged],
+    answers: Vec<(String, String)>,
+) {
+    let [verdict, against, loss, answer] = CONCLUSIONS;
     let mut facts = BTreeMap::new();
     for one in judged {
         facts.insert(
@@ -209,6 +220,9 @@ fn conclude(report: &mut Report, sides: &[Side], judged: &[Judged]) {
     for one in explain(report, &names(sides)) {
         facts.insert(format!("{}{loss}", one.name), one.text());
     }
+    for (name, text) in answers {
+        facts.insert(format!("{name}{answer}"), text);
+    }
     report.environment.extra.extend(facts);
 }
 
@@ -220,6 +234,14 @@ fn warn(report: &mut Report) {
     report.series = times.cloned().collect();
     report.warn();
     report.series = all;
+    // The answers say it, and so do the runs that failed or were dropped.
+    report.warnings.retain(|warning| {
+        let is_said = matches!(
+            warning,
+            Warning::NoiseFloorAboveDifference { .. } | Warning::RunsFailed { .. }
+        );
+        !is_said
+    });
 }
 
 impl Slot {

@@ -118,16 +118,17 @@ fn reached(text: &Text, name: &str) -> String {
 }
 
 /// What could be changed about the definitions of guests among the targets, by what was measured of
-/// them: a line for each finding.
+/// them: the name of a target and a line for each finding, the largest cause first.
 pub(super) fn remedies(
     targets: &[Target],
     judged: &[Judged],
     explained: &[Explanation],
-) -> Vec<String> {
+) -> Vec<(String, String)> {
     let lines = targets.iter().flat_map(|target| {
         let judged = judged.iter().find(|one| one.name == target.name);
         let explained = explained.iter().find(|one| one.name == target.name);
-        of_target(target, &overhead::remedies(judged, explained))
+        let lines = of_target(target, &overhead::remedies(judged, explained));
+        lines.into_iter().map(|line| (target.name.clone(), line))
     });
     lines.collect()
 }
@@ -163,12 +164,12 @@ fn of_target(target: &Target, remedies: &[Remedy]) -> Vec<String> {
     let lines = remedies.iter().filter_map(|remedy| {
         let finding = found.iter().find(|finding| finding.rule == remedy.rule)?;
         let Finding { what, fix, .. } = finding;
-        let (name, Remedy { rule, because }) = (&target.name, remedy);
+        let Remedy { rule, because } = remedy;
         let then = match fix {
             Fix::Edit(_) => format!("{tries}{rule} measures the change"),
             fix => fix.to_string(),
         };
-        Some(format!("{name}: {because}, and {what}: {then} [{rule}]"))
+        Some(format!("{because}, and {what}: {then} [{rule}]"))
     });
     lines.collect()
 }

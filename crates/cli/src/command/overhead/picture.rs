@@ -43,6 +43,7 @@ pub(super) fn of_run(findings: &Findings) -> Vec<BarPanel> {
         bars: parts.collect(),
         remark: "medians of the shares, of one processor".into(),
     };
+    let has_accounts = parts.bars.iter().any(|bar| !bar.values.is_empty());
     let mut panels = vec![
         panel(
             "Seconds",
@@ -56,8 +57,8 @@ pub(super) fn of_run(findings: &Findings) -> Vec<BarPanel> {
             shares.collect(),
             "with the 95 % interval; more is better",
         ),
-        parts,
     ];
+    panels.extend(has_accounts.then_some(parts));
     panels.extend(losses(&findings.explained));
     panels
 }
@@ -65,12 +66,11 @@ pub(super) fn of_run(findings: &Findings) -> Vec<BarPanel> {
 /// Where losses come from, if that is known.
 fn losses(explained: &[Explanation]) -> Option<BarPanel> {
     let bars = explained.iter().map(|one| {
-        // A bar has no parts below zero: what is more than the loss is left out of its end.
-        let parts = one.parts.map(|part| part.unwrap_or(0.0).max(0.0));
-        let rest = one.rest().max(0.0);
+        // The sum is the loss of the table; parts below zero are not drawn.
+        let parts = one.parts.map(|part| part.unwrap_or(0.0));
         Bar {
             name: one.name.clone(),
-            values: parts.into_iter().chain([rest]).collect(),
+            values: parts.into_iter().chain([one.rest()]).collect(),
             interval: None,
         }
     });

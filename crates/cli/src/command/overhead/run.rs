@@ -1,6 +1,6 @@
 //! `brisk overhead run`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -8,12 +8,13 @@ use anyhow::{Context, bail, ensure};
 use brisk_host::cpu;
 use brisk_host::files;
 use brisk_measure::Report;
+use brisk_measure::render::Lead;
 use brisk_tools::environment;
 use brisk_tools::experiment::Saved;
 use brisk_tools::idle::host::gather;
 use brisk_tools::overhead::{
-    self, Ablation, Here, KitError, Options, OverheadError, PROCESSORS, Side, Step, Target,
-    Workload, changes, check, explain, go_on, judge, probe, rows, sides,
+    self, ANSWER, Ablation, Here, KitError, Options, OverheadError, PROCESSORS, Row, Side, Step,
+    Target, Workload, changes, check, explain, go_on, judge, probe, rows, sides,
 };
 use rustix::system::uname;
 
@@ -221,47 +222,126 @@ pub(super) fn measure(
     let judged = judge(&report, &names);
     let explained = explain(&report, &names);
     // The changes of a trial are what is measured.
-    if measured.is_ok() && sides.iter().all(|side| side.trial.is_none()) {
-        let remedies = fix::remedies(targets, &judged, &explained);
-        report.notes.extend(remedies);
-    }
+    let has_remedies = measured.is_ok() && sides.iter().all(|side| side.trial.is_none());
+    let remedies = match has_remedies {
+        true => fix::remedies(targets, &judged, &explained),
+        false => Vec::new(),
+    };
+    let others = answered(&mut report, remedies);
+    report.notes.extend(others);
     report.save(&file)?;
-    match measured {
-        Ok(()) => {}
-        Err(OverheadError::Interrupted(signal)) => {
-            let file = brisk_host::program::quote(file.as_os_str());
-            ui.note(&format!("interrupted; what was measured is in {file}"));
-            ui.note(&format!(
-                "to go on: the same command with --continue {file}"
-            ));
-            return Ok(exit::by_signal(signal));
-        }
+    let signal = match measured {
+        Ok(()) => None,
+        Err(OverheadError::Interrupted(signal)) => Some(signal),
         Err(error) => return Err(error.into()),
-    }
-    let rows = rows(&report, &names);
-    if let Workload::Probe { .. } = workload {
-        let operations = probe::rows(&report, &names);
-        match args.output.format {
-            Format::Table => ui.data(&operations::text(&report, &rows, &operations))?,
-            _ => args.output.print(&report, ui)?,
-        }
-        let panels = operations::panels(&names, &operations);
-        args.output.files_with_bars(&report, &panels, &file, ui)?;
-        return Ok(exit::OK);
-    }
+    };
     let findings = Findings {
-        rows,
+        rows: rows(&report, &names),
         judged,
         changes: changes(&report, sides),
         explained,
     };
-    match args.output.format {
-        Format::Table => ui.data(&table::text(&report, &findings))?,
-        _ => args.output.print(&report, ui)?,
+    let shown = Shown {
+        report: &report,
+        findings: &findings,
+        is_probe: matches!(workload, Workload::Probe { .. }),
+    };
+    // What was measured before an interrupt is shown, and so is why nothing was.
+    let has_any = findings.rows.iter().any(|row| row.median.is_some());
+    if signal.is_none() || has_any {
+        shown.print(&args.output, ui)?;
     }
-    let panels = picture::of_run(&findings);
-    args.output.files_with_bars(&report, &panels, &file, ui)?;
-    Ok(exit::OK)
+    shown.write(&args.output, &file, ui)?;
+    if let Some(signal) = signal {
+        let file = brisk_host::program::quote(file.as_os_str());
+        ui.note(&format!(
+            "interrupted; to go on: the same command with --continue {file}"
+        ));
+        return Ok(exit::by_signal(signal));
+    }
+    match unmeasured(&findings.rows) {
+        Some(reason) => bail!("no target was measured: {reason}"),
+        None => Ok(exit::OK),
+    }
+}
+
+/// A measurement that has ended.
+struct Shown<'a> {
+    report: &'a Report,
+    findings: &'a Findings,
+    is_probe: bool,
+}
+
+impl Shown<'_> {
+    fn operations(&self) -> (Vec<String>, Vec<probe::Row>) {
+        let rows = self.findings.rows.iter();
+        let names: Vec<_> = rows.map(|row| row.name.clone()).collect();
+        let rows = probe::rows(self.report, &names);
+        (names, rows)
+    }
+
+    fn print(&self, output: &OutputArgs, ui: &Ui) -> anyhow::Result<()> {
+        let Format::Table = output.format else {
+            return output.print(self.report, ui);
+        };
+        let (report, findings) = (self.report, self.findings);
+        let text = match self.is_probe {
+            true => operations::text(report, &findings.rows, &self.operations().1),
+            false => table::text(report, findings, &table::lead(report, findings)),
+        };
+        ui.data(&text)
+    }
+
+    /// Writes the picture and the page that were asked for.
+    fn write(&self, output: &OutputArgs, file: &Path, ui: &Ui) -> anyhow::Result<()> {
+        let (panels, lead) = match self.is_probe {
+            true => {
+                let (names, rows) = self.operations();
+                (operations::panels(&names, &rows), Lead::default())
+            }
+            false => (
+                picture::of_run(self.findings),
+                table::lead(self.report, self.findings),
+            ),
+        };
+        output.files_with_lead(self.report, &panels, &lead, file, ui)
+    }
+}
+
+/// Adds the largest cause that can be changed to the answer about each target. The others are notes.
+fn answered(report: &mut Report, remedies: Vec<(String, String)>) -> Vec<String> {
+    let mut seen = BTreeSet::new();
+    let mut notes = Vec::new();
+    for (name, text) in remedies {
+        let answer = report.environment.extra.get_mut(&format!("{name}{ANSWER}"));
+        match answer.filter(|_| seen.insert(name.clone())) {
+            Some(answer) => answer.push_str(&format!(" To change first: {text}.")),
+            None => notes.push(format!("{name}: {text}")),
+        }
+    }
+    notes
+}
+
+/// Why no target has a time; none if one has.
+fn unmeasured(rows: &[Row]) -> Option<String> {
+    // The host takes part twice.
+    let targets = rows.get(2..).unwrap_or_default();
+    if targets
+        .iter()
+        .any(|row| row.median.is_some() || row.by_cpu.is_some())
+    {
+        return None;
+    }
+    let reasons = targets.iter().map(|row| {
+        let reason = match (&row.reason, row.dropped, row.untimed) {
+            (Some(reason), ..) => reason.clone(),
+            (None, 0, 0) => "no run of it counts".to_owned(),
+            (None, _, 0) => "all of its runs were dropped".to_owned(),
+            _ => "its runs are too short".to_owned(),
+        };
+        format!("{}: {}", row.name, printable(&reason))
+    });
+    Some(reasons.collect::<Vec<_>>().join("; "))
 }
 
 /// Targets of the command line, and then those of the file.

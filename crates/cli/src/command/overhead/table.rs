@@ -2,9 +2,9 @@
 
 use std::fmt::Write;
 
-use brisk_measure::render::sheet;
+use brisk_measure::render::{Lead, LeadTable, sheet};
 use brisk_measure::{Report, Unit, Warning};
-use brisk_tools::overhead::{Change, Explanation, Judged, LOSSES, Row};
+use brisk_tools::overhead::{ANSWER, Change, Explanation, Judged, LOSSES, PARTS, Row, is_by_cpu};
 
 use crate::output::printable;
 
@@ -24,22 +24,47 @@ pub(super) struct Findings {
     pub(super) explained: Vec<Explanation>,
 }
 
-/// The report for a terminal: what the targets took, where the time of the processors went, what
+/// The answer and what it is from: what the targets took, where the time of the processors went, what
 /// changes are worth, and where losses come from.
-pub(super) fn text(report: &Report, findings: &Findings) -> String {
+pub(super) fn lead(report: &Report, findings: &Findings) -> Lead {
     let Findings {
         rows,
         judged,
         changes: changed,
         explained,
     } = findings;
-    let mut text = facts(report, rows);
-    let _ = write!(text, "\n{}\n{}", times(rows, judged), accounts(rows));
-    if !changed.is_empty() {
-        let _ = write!(text, "\n{}", changes(changed));
+    let answers = rows.iter().filter_map(|row| {
+        let fact = format!("{}{ANSWER}", row.name);
+        report.environment.extra.get(&fact).cloned()
+    });
+    let mut sentences: Vec<_> = answers.collect();
+    if rows.iter().any(|row| is_by_cpu(row, judged)) {
+        sentences.push(format!("{}: a ratio of CPU times.", BY_CPU.trim()));
     }
-    if !explained.is_empty() {
-        let _ = write!(text, "\n{}", losses(explained));
+    let mut tables = vec![times(rows, judged)];
+    tables.extend(accounts(rows));
+    tables.extend((!changed.is_empty()).then(|| changes(changed)));
+    tables.extend((!explained.is_empty()).then(|| losses(explained)));
+    if explained.iter().any(|one| one.stands_in.contains(&true)) {
+        let text = "by the host's counts, as the target's kernel counts nothing.";
+        sentences.push(format!("{}: {text}", STANDS_IN.trim()));
+    }
+    Lead { sentences, tables }
+}
+
+/// The report for a terminal: the answer, facts, the tables of the answer, and remarks.
+pub(super) fn text(report: &Report, findings: &Findings, lead: &Lead) -> String {
+    let mut text = String::new();
+    for sentence in &lead.sentences {
+        let _ = writeln!(text, "{}", printable(sentence));
+    }
+    let facts = facts(report, &findings.rows);
+    if !facts.is_empty() {
+        let _ = write!(text, "\n{facts}");
+    }
+    for table in &lead.tables {
+        let head: Vec<_> = table.head.iter().map(String::as_str).collect();
+        let _ = write!(text, "\n{}", sheet(&head, &table.rows));
     }
     if let Some(floor) = report.comparisons.iter().find_map(|one| one.noise_floor) {
         let _ = writeln!(
@@ -48,7 +73,7 @@ pub(super) fn text(report: &Report, findings: &Findings) -> String {
             floor * 100.0
         );
     }
-    text.push_str(&remarks(report, rows));
+    text.push_str(&remarks(report, &findings.rows));
     text
 }
 
@@ -71,20 +96,20 @@ pub(super) fn facts(report: &Report, rows: &[Row]) -> String {
 /// Runs that failed, notes and warnings, a line each.
 pub(super) fn remarks(report: &Report, rows: &[Row]) -> String {
     let mut text = String::new();
-    for row in rows.iter().filter(|row| row.dropped > 0) {
-        let _ = writeln!(
-            text,
-            "{}: {} dropped: other programs had the processors",
-            row.name,
-            runs(row.dropped)
-        );
+    let counts = |of: fn(&Row) -> usize| {
+        let counted = rows.iter().filter(|row| of(row) > 0);
+        let counted = counted.map(|row| format!("{}: {}", row.name, runs(of(row))));
+        counted.collect::<Vec<_>>().join(", ")
+    };
+    let dropped = counts(|row| row.dropped);
+    if !dropped.is_empty() {
+        let _ = writeln!(text, "{dropped} dropped: other programs had the processors");
     }
-    for row in rows.iter().filter(|row| row.untimed > 0) {
+    let untimed = counts(|row| row.untimed);
+    if !untimed.is_empty() {
         let _ = writeln!(
             text,
-            "{}: {} without a time: begin and end were read at once",
-            row.name,
-            runs(row.untimed)
+            "{untimed} without a time: begin and end were read at once"
         );
     }
     for row in rows.iter().filter(|row| row.failed > 0) {
@@ -113,15 +138,23 @@ fn runs(count: usize) -> String {
     }
 }
 
-fn times(rows: &[Row], judged: &[Judged]) -> String {
+/// Mark of a ratio of CPU times.
+const BY_CPU: &str = " **";
+
+fn times(rows: &[Row], judged: &[Judged]) -> LeadTable {
     let seconds =
         |value: Option<f64>| value.map_or(UNKNOWN.to_owned(), |value| Unit::Seconds.format(value));
     let cells = rows.iter().map(|row| {
-        let ratio = row.ratio.map(|ratio| format!("{ratio:.2}"));
-        let interval = row
-            .interval
-            .map(|interval| format!("{:.2}–{:.2}", interval.low, interval.high));
-        let share = row.ratio.map(|ratio| format!("{:.1} %", 100.0 / ratio));
+        let by_cpu = row.by_cpu.filter(|_| is_by_cpu(row, judged));
+        let (ratio, interval, mark) = match by_cpu {
+            Some((ratio, interval)) => (Some(ratio), interval, BY_CPU),
+            None => (row.ratio, row.interval, ""),
+        };
+        let interval =
+            interval.map(|interval| format!("{:.2}–{:.2}{mark}", interval.low, interval.high));
+        let share = row.ratio.filter(|_| by_cpu.is_none());
+        let share = share.map(|ratio| format!("{:.1} %", 100.0 / ratio));
+        let ratio = ratio.map(|ratio| format!("{ratio:.2}{mark}"));
         let known = |cell: Option<String>| cell.unwrap_or(UNKNOWN.to_owned());
         vec![
             row.name.clone(),
@@ -144,10 +177,17 @@ fn times(rows: &[Row], judged: &[Judged]) -> String {
         "CPU time",
         "verdict",
     ];
-    sheet(&head, cells)
+    table(&head, cells)
 }
 
-fn changes(changed: &[Change]) -> String {
+fn table(head: &[&str], rows: impl Iterator<Item = Vec<String>>) -> LeadTable {
+    LeadTable {
+        head: head.iter().map(|name| (*name).to_owned()).collect(),
+        rows: rows.collect(),
+    }
+}
+
+fn changes(changed: &[Change]) -> LeadTable {
     let known = |cell: Option<String>| cell.unwrap_or(UNKNOWN.to_owned());
     let cells = changed.iter().map(|change| {
         let interval = change.interval;
@@ -157,13 +197,13 @@ fn changes(changed: &[Change]) -> String {
             known(interval.map(|interval| format!("{:.3}–{:.3}", interval.low, interval.high))),
         ]
     });
-    sheet(&["one thing changed", "× unchanged", "95 %"], cells)
+    table(&["one thing changed", "× unchanged", "95 %"], cells)
 }
 
 /// Mark of a part that the host's counts stand in for.
 const STANDS_IN: &str = " *";
 
-fn losses(explained: &[Explanation]) -> String {
+fn losses(explained: &[Explanation]) -> LeadTable {
     let seconds = |value: f64| Unit::Seconds.format(value);
     let cells = explained.iter().map(|one| {
         let parts = one
@@ -187,11 +227,7 @@ fn losses(explained: &[Explanation]) -> String {
     let mut head = vec!["where the loss comes from", "loss"];
     head.extend(LOSSES);
     head.extend(["rest", "explained", ""]);
-    let mut text = sheet(&head, cells);
-    if explained.iter().any(|one| one.stands_in.contains(&true)) {
-        text += "* by the host's counts, as the target's kernel counts nothing\n";
-    }
-    text
+    table(&head, cells)
 }
 
 /// The verdict on a target; that on the host's repetition says how steady the host is.
@@ -202,17 +238,21 @@ fn verdict(row: &Row, judged: &[Judged]) -> String {
         .to_owned()
 }
 
-fn accounts(rows: &[Row]) -> String {
+/// Where the time went, without the parts that nobody has any of; none if nothing is known.
+fn accounts(rows: &[Row]) -> Option<LeadTable> {
+    let shown = |share: f64| format!("{:.1} %", share * 100.0);
+    let nothing = [shown(0.0), shown(-0.0)];
+    let is_some = |place: &usize| {
+        let mut shares = rows.iter().filter_map(|row| row.parts[*place]);
+        shares.any(|share| !nothing.contains(&shown(share)))
+    };
+    let places: Vec<_> = (0..PARTS.len()).filter(is_some).collect();
     let cells = rows.iter().map(|row| {
-        let parts = row.parts.iter().map(|part| match part {
-            Some(share) => format!("{:.1} %", share * 100.0),
-            None => UNKNOWN.to_owned(),
-        });
-        std::iter::once(row.name.clone())
-            .chain(parts)
-            .collect::<Vec<_>>()
+        let parts = places.iter().map(|place| row.parts[*place]);
+        let parts = parts.map(|part| part.map_or(UNKNOWN.to_owned(), shown));
+        std::iter::once(row.name.clone()).chain(parts).collect()
     });
     let mut head = vec!["where time went"];
-    head.extend(brisk_tools::overhead::PARTS);
-    sheet(&head, cells)
+    head.extend(places.iter().map(|place| PARTS[*place]));
+    (!places.is_empty()).then(|| table(&head, cells))
 }

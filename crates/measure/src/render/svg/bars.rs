@@ -49,6 +49,11 @@ pub struct Bar {
 }
 
 impl Bar {
+    /// Where its last part ends: those below 0 are not drawn.
+    fn end(&self) -> f64 {
+        self.values.iter().map(|value| value.max(0.0)).sum()
+    }
+
     fn whole(&self) -> f64 {
         // A sum of nothing is -0.
         self.values.iter().sum::<f64>() + 0.0
@@ -64,7 +69,7 @@ pub(super) fn draw(panels: &[BarPanel]) -> Option<Drawing> {
 fn panel(panel: &BarPanel) -> (Group, f64) {
     let ends = panel.bars.iter().map(|bar| {
         let high = bar.interval.map_or(0.0, |interval| interval.high);
-        bar.whole().max(high)
+        bar.end().max(high)
     });
     let high = ends.filter(|end| end.is_finite()).fold(0.0, f64::max);
     let axis = Axis::new(0.0, high, LEFT, RIGHT);
@@ -166,6 +171,14 @@ mod tests {
         assert_eq!(svg.matches("width=\"810\"").count(), 1);
         assert!(svg.contains("not known") && svg.contains("gone&lt;"));
         assert!(draw(&[]).is_none());
+        // A part below 0 is not drawn, and counts in the number.
+        let below = BarPanel {
+            bars: vec![bar("box", &[4.0, -1.0])],
+            ..panel.clone()
+        };
+        let svg = crate::render::svg_of_bars(&report, &[below]);
+        assert_eq!(svg.matches("width=\"810\"").count(), 1, "{svg}");
+        assert!(svg.contains("3.000 s"), "{svg}");
         let of_nothing = BarPanel {
             bars: vec![bar("none", &[0.0])],
             ..panel

@@ -307,10 +307,10 @@ fn other_objects(evidence: &Evidence, findings: &mut Findings) {
 fn other_compiler(evidence: &Evidence, findings: &mut Findings) {
     let differs = ["cc1", "as"]
         .into_iter()
-        .filter_map(|name| evidence.differs(name).map(|_| name));
+        .filter_map(|name| evidence.fact(name).map(|_| name));
     let programs: Vec<_> = differs.collect();
     if !programs.is_empty() {
-        let versions = evidence.differs("compiler");
+        let versions = evidence.fact("compiler");
         let versions = versions.map(|(host, target)| format!(": {target}, and {host} on the host"));
         let what = format!(
             "{} of the target is another program than the host's{}",
@@ -334,7 +334,11 @@ fn swap(evidence: &Evidence, findings: &mut Findings) {
 }
 
 fn unequal_memory(evidence: &Evidence, findings: &mut Findings) {
-    let Some((host, target)) = evidence.differs("memory") else {
+    // What fits into the page cache of both takes no longer in the smaller one.
+    let is_enough = evidence
+        .major_faults
+        .is_some_and(|(host, target)| target <= host);
+    let Some((host, target)) = evidence.fact("memory").filter(|_| !is_enough) else {
         return;
     };
     let gib = |text: &str| text.parse::<f64>().ok().map(|kib| kib / f64::from(1 << 20));
@@ -357,7 +361,9 @@ fn limited_memory(evidence: &Evidence, findings: &mut Findings) {
 }
 
 fn other_kernel(evidence: &Evidence, findings: &mut Findings) {
-    if let Some((host, target)) = evidence.differs("kernel") {
+    // Without a difference nothing of it is the kernel's, and emulation is most of it.
+    let matters = evidence.differs && !is_emulated_target(evidence);
+    if let Some((host, target)) = evidence.fact("kernel").filter(|_| matters) {
         let what = format!("its kernel is {target}, and the host's {host}");
         let fix = advice(
             "run the host's kernel in it, where it can have that; --ablate kernel for guests of brisk's",
@@ -367,7 +373,7 @@ fn other_kernel(evidence: &Evidence, findings: &mut Findings) {
 }
 
 fn other_mitigations(evidence: &Evidence, findings: &mut Findings) {
-    let Some((host, target)) = evidence.differs("mitigations") else {
+    let Some((host, target)) = evidence.fact("mitigations") else {
         return;
     };
     let of = |text: &str| text.split("; ").map(str::to_owned).collect::<BTreeSet<_>>();
@@ -384,7 +390,7 @@ fn other_mitigations(evidence: &Evidence, findings: &mut Findings) {
 }
 
 fn other_huge_pages(evidence: &Evidence, findings: &mut Findings) {
-    if let Some((host, target)) = evidence.differs("hugepages") {
+    if let Some((host, target)) = evidence.fact("hugepages") {
         let what = format!("its transparent huge pages are {target}, and the host's {host}");
         let fix = advice("set both alike in /sys/kernel/mm/transparent_hugepage/enabled");
         findings.add(Severity::Low, what, fix);
@@ -404,9 +410,13 @@ fn clock_skew(evidence: &Evidence, findings: &mut Findings) {
     }
 }
 
-fn emulation(evidence: &Evidence, findings: &mut Findings) {
+fn is_emulated_target(evidence: &Evidence) -> bool {
     let accelerators = evidence.target.get(ACCELERATORS);
-    if accelerators.is_some_and(|names| is_emulated(names)) {
+    accelerators.is_some_and(|names| is_emulated(names))
+}
+
+fn emulation(evidence: &Evidence, findings: &mut Findings) {
+    if is_emulated_target(evidence) {
         let fix = advice("use KVM where the host has it");
         findings.add(Severity::Low, "QEMU emulates the processor (TCG)", fix);
     }
@@ -420,7 +430,7 @@ fn unsafe_cache(evidence: &Evidence, findings: &mut Findings) {
 }
 
 fn other_file_system(evidence: &Evidence, findings: &mut Findings) {
-    if let Some((host, target)) = evidence.differs("directory") {
+    if let Some((host, target)) = evidence.fact("directory") {
         let what = format!("its work directory is on {target}, and the host's on {host}");
         let fix = advice("mount a tmpfs at /dev/shm of the target");
         findings.add(Severity::Low, what, fix);

@@ -59,7 +59,7 @@ pub(super) fn works_elsewhere(evidence: &Evidence, findings: &mut Findings) {
 pub(super) fn other_processor(evidence: &Evidence, findings: &mut Findings) {
     let emulated = evidence.target.get(ACCELERATORS);
     let is_emulated = emulated.is_some_and(|names| is_emulated(names));
-    let Some((host, target)) = evidence.differs("processor").filter(|_| !is_emulated) else {
+    let Some((host, target)) = evidence.fact("processor").filter(|_| !is_emulated) else {
         return;
     };
     // User-mode Linux and gVisor run on the host's, and do not name it.

@@ -36,6 +36,8 @@ fn equal() -> Evidence {
         speeds: Some((1.0, 1.0)),
         floor_of_speed: Some(0.01),
         too_short: None,
+        differs: true,
+        major_faults: Some((0.0, 9.0)),
         untimed: 0,
         neighbours: Some(0.01),
         host_neighbours: Some(0.01),
@@ -197,8 +199,24 @@ fn more_cases() -> Vec<Case> {
             }),
         ),
         (Caveat, set("memory", "1048576")),
+        // It reads no more from a disk.
+        (
+            Yes,
+            found(|evidence| {
+                evidence.target.insert("memory".into(), "1048576".into());
+                evidence.major_faults = Some((9.0, 9.0));
+            }),
+        ),
         (Caveat, set("memory by its group", "1048576")),
         (Caveat, set("kernel", "6.12")),
+        // There is no difference that could be the kernel's.
+        (
+            Yes,
+            found(|evidence| {
+                evidence.target.insert("kernel".into(), "6.12".into());
+                evidence.differs = false;
+            }),
+        ),
         (
             Caveat,
             set(
@@ -262,8 +280,10 @@ fn each_rule_finds_what_it_is_about_and_no_near_miss() {
 
 
     unequal-memory: it has 1.0 GiB of memory, and the host 8.0
+
     limited-memory: its control group may have 1.0 GiB of memory
     other-kernel: its kernel is 6.12, and the host's 6.1
+
     other-mitigations: mitigations differ from the host's: mds
     other-huge-pages: its transparent huge pages are always, and the host's madvise
     clock-skew: its clock differs from the host's by +2.0 %
