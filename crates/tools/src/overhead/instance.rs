@@ -122,13 +122,15 @@ pub(super) struct Instance {
 }
 
 impl Instance {
-    /// Starts a side on these processors and gives it the files of the workload.
+    /// Starts a side on these processors and gives it the files of the workload. Its files may take so
+    /// many bytes of the host's memory.
     ///
     /// # Errors
     /// If it cannot be started, or lacks what the workload needs.
     pub(super) fn start(
         side: &Side,
         cpus: &[usize],
+        limit: Option<u64>,
         workload: &Workload,
         patience: Patience<'_>,
     ) -> Result<Self, RunError> {
@@ -140,7 +142,7 @@ impl Instance {
             _ => cpus.to_vec(),
         };
         let mut instance = Self {
-            started: Started::start(side, &cpus, count, patience)?,
+            started: Started::start(side, &cpus, count, limit, patience)?,
             cpus,
             swapped: None,
             is_here: false,
@@ -256,7 +258,8 @@ impl Instance {
         let script = "tail -n 3 \"$d/out/errors\" 2>/dev/null | while read -r l; do say error \
                       \"$l\"; done; set -- $(stat -f -c '%a %S %b' \"$d\"); [ $(($1*$2)) -ge 65536 ] \
                       || say error \"no space is left in $d, of $(($3*$2/1048576)) MiB: give the \
-                      target more memory, or a larger ${d%/*}\"; set --";
+                      target more memory, or a larger ${d%/*}; a container of runc or gVisor gets a share \
+                      of the host's free memory\"; set --";
         // Without messages there is still the status.
         let _ = self
             .started

@@ -25,6 +25,7 @@ mod kernel;
 mod kit;
 mod launch;
 mod limits;
+mod memory;
 mod meter;
 mod metrics;
 mod plan;

@@ -12,6 +12,7 @@ use super::disturbance::{disturbance, untimed};
 use super::explain::explain;
 use super::instance::{Instance, Run, RunError};
 use super::judgement::{Judged, judge, lines};
+use super::memory;
 use super::metrics::{COUNTS, CPU, DISTURBED, OFF, OWN, PARTS, SPEED, SWAPPED, TIME};
 use super::plan::{Options, is_settled, plan};
 use super::report::{changes, too_short};
@@ -238,7 +239,9 @@ fn warn(report: &mut Report) {
     report.warnings.retain(|warning| {
         let is_said = matches!(
             warning,
-            Warning::NoiseFloorAboveDifference { .. } | Warning::RunsFailed { .. }
+            Warning::NoiseFloorAboveDifference { .. }
+                | Warning::RunsFailed { .. }
+                | Warning::FewRuns { .. }
         );
         !is_said
     });
@@ -312,7 +315,9 @@ impl<'a> Bench<'a> {
 
     fn start(&mut self, side: usize) -> Result<(), RunError> {
         let entrant = &self.slots[side].side;
-        let started = Instance::start(entrant, &self.options.cpus, self.workload, self.patience());
+        let limit = memory::share(self.slots.len());
+        let cpus = &self.options.cpus;
+        let started = Instance::start(entrant, cpus, limit, self.workload, self.patience());
         let slot = &mut self.slots[side];
         match started {
             Ok(instance) => {

@@ -21,6 +21,7 @@ use rustix::process::{
 };
 
 use super::launch::{Channel, Launch};
+use super::memory::Bound;
 use super::session_error::{SessionError, shown};
 use crate::interrupt::Interrupt;
 
@@ -32,6 +33,8 @@ const MOST_MESSAGES: u64 = 16 << 20;
 const BLOCK: u64 = 512;
 /// How often the size of the messages is looked at while nothing comes.
 const GLANCE: Duration = Duration::from_secs(10);
+/// How often that of the files is, which may grow by gigabytes a second.
+const GLANCE_AT_FILES: Duration = Duration::from_millis(200);
 /// Bytes of a target's messages that an error shows.
 const TAIL: u64 = 600;
 /// How long a target may take to end when its input has ended, and again when it is asked to.
@@ -73,6 +76,8 @@ pub(super) struct Session {
     is_on_console: bool,
     /// As in [`Launch`].
     hint: &'static str,
+    /// What its files may take of the host's memory; none if they take none.
+    pub(super) bound: Option<Bound>,
 }
 
 impl Session {
@@ -134,6 +139,7 @@ impl Session {
             lines: VecDeque::new(),
             is_on_console: false,
             hint: "",
+            bound: None,
         }
     }
 
@@ -225,6 +231,19 @@ impl Session {
     /// Writes bytes and takes lines until the one that begins with `end`.
     fn exchange(
         &mut self,
+        bytes: &[u8],
+        end: &str,
+        patience: Patience<'_>,
+        on_line: &mut dyn FnMut(&str, Instant),
+    ) -> Result<i32, SessionError> {
+        let _ = self.bound.as_mut().map(Bound::begin);
+        let exchanged = self.exchanged(bytes, end, patience, on_line);
+        let _ = self.bound.as_mut().map(Bound::end);
+        exchanged
+    }
+
+    fn exchanged(
+        &mut self,
         mut bytes: &[u8],
         end: &str,
         patience: Patience<'_>,
@@ -272,10 +291,17 @@ impl Session {
             fds.push(PollFd::new(input, PollFlags::OUT));
         }
         let ready = loop {
-            let glance = Instant::now() + GLANCE;
+            let glance = match self.bound {
+                Some(_) => GLANCE_AT_FILES,
+                None => GLANCE,
+            };
+            let glance = Instant::now() + glance;
             let until = deadline.map_or(glance, |deadline| deadline.min(glance));
             let ready = wait_for(&mut fds, Some(until))?;
             self.bound_messages();
+            if let Some(reason) = self.bound.as_ref().and_then(Bound::exceeded) {
+                return Err(SessionError::Memory(reason));
+            }
             if ready > 0 || deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 break ready;
             }
@@ -416,6 +442,34 @@ fn is_later(error: &io::Error) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn work_that_fills_the_hosts_memory_ends() {
+        // A tmpfs, as everywhere.
+        let directory = tempfile::tempdir_in("/dev/shm").unwrap();
+        let launch = Launch::of(vec!["sh".into()]);
+        let mut session = Session::start(&launch, "t").unwrap();
+        let limit = 4 << 20;
+        session.bound = Bound::of(directory.path(), limit);
+        assert!(session.bound.is_some());
+        let interrupt = Interrupt::new().unwrap();
+        let patience = Patience {
+            interrupt: &interrupt,
+            time: Duration::from_secs(600),
+        };
+        let file = directory.path().join("file");
+        // It does not end by itself.
+        let script = format!(
+            "head -c 64M /dev/zero >{}; exec tail -f /dev/null",
+            file.display()
+        );
+        let error = session.request(&script, patience, &mut |_, _| {});
+        let error = error.unwrap_err().to_string();
+        for says in ["may have 4", "this host's memory"] {
+            assert!(error.contains(says), "{error}");
+        }
+        session.end(true);
+    }
 
     #[test]
     fn messages_without_end_are_forgotten_but_for_the_last() {

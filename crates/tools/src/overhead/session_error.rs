@@ -28,6 +28,9 @@ pub enum SessionError {
         /// Its messages.
         messages: String,
     },
+    /// Its files take too much of the host's memory.
+    #[error("its files fill the host's memory: {0}")]
+    Memory(String),
     /// It wrote something else than an answer.
     #[error("its output is no answer: {0:?}; something in the target writes to the shell's output")]
     Answer(String),

@@ -22,6 +22,7 @@ use super::affinity::on_processors;
 use super::console::shell_of_agent;
 use super::existing::{self, Existing, ExistingError, Pinned};
 use super::launch::{Channel, Launch, Place, launch, uml};
+use super::memory::Bound;
 use super::meter::Meter;
 use super::session::{Patience, Session};
 use super::session_error::SessionError;
@@ -94,7 +95,8 @@ pub(super) struct Started {
 }
 
 impl Started {
-    /// Starts it on these processors, a guest with so many of its own.
+    /// Starts it on these processors, a guest with so many of its own. Its files may take so many bytes
+    /// of the host's memory.
     ///
     /// # Errors
     /// If it cannot be started, or is a guest that does not run.
@@ -102,6 +104,7 @@ impl Started {
         side: &Side,
         cpus: &[usize],
         count: usize,
+        limit: Option<u64>,
         patience: Patience<'_>,
     ) -> Result<Self, StartError> {
         let kind = &side.kind;
@@ -134,6 +137,7 @@ impl Started {
             brisk: &brisk,
             group: group.as_ref().map(Group::path),
             disk: (change == Some(&Ablation::Tmpfs)).then_some(&*disk),
+            limit,
         };
         let mut launch = launch(kind, &place);
         launch.has_small_pages = change == Some(&Ablation::HugePages);
@@ -148,9 +152,13 @@ impl Started {
         if let Some(group) = group.as_ref().filter(|_| !launch.makes_group) {
             enter(&mut launch, &group.entrance());
         }
-        let session = session(existing.as_mut(), &launch, cpus, &id).inspect_err(|_| {
+        let mut session = session(existing.as_mut(), &launch, cpus, &id).inspect_err(|_| {
             let _ = group.as_ref().map(Group::remove);
         })?;
+        // Others have a file system or a memory of their own.
+        if matches!(kind, Kind::Host | Kind::Command(_) | Kind::Uml(_)) {
+            session.bound = limit.and_then(Bound::here);
+        }
         // What a guest that runs already does is not done by what was started here.
         let meter = match (&existing, &group) {
             (Some(guest), _) => Meter::of_process(guest.pid),

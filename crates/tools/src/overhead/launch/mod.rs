@@ -136,6 +136,7 @@ mod tests {
             brisk: Path::new("/bin/brisk"),
             group: Some("/own/brisk-7"),
             disk: None,
+            limit: Some(1 << 30),
         };
         launch(&target.kind, &place)
     }
@@ -188,6 +189,13 @@ mod tests {
         assert_eq!(bundle["root"]["readonly"], true);
         assert_eq!(bundle["linux"]["cgroupsPath"], "/own/brisk-7");
         assert!(launch.makes_group);
+        // It cannot fill the host's memory.
+        for place in ["/dev/shm", "/tmp"] {
+            let mut mounts = bundle["mounts"].as_array().unwrap().iter();
+            let mount = mounts.find(|mount| mount["destination"] == place).unwrap();
+            let options = mount["options"].as_array().unwrap();
+            assert!(options.contains(&"size=1073741824".into()), "{mount}");
+        }
         let words = [
             "runc",
             "--root",

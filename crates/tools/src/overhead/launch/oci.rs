@@ -56,23 +56,23 @@ fn container(runtime: &str, options: &[String], place: &Place<'_>, group: Option
         directories: std::iter::once(place.directory.join(ROOT))
             .chain(place.disk.map(Path::to_owned))
             .collect(),
-        files: vec![(
-            config,
-            bundle(group, place.disk).to_string().into_bytes(),
-            0o600,
-        )],
+        files: vec![(config, bundle(group, place).to_string().into_bytes(), 0o600)],
         cleanup: Some(words(&["delete", "--force", place.id])),
         ..Launch::of(run)
     }
 }
 
 /// The bundle's configuration (`config.md` of the OCI runtime specification).
-fn bundle(group: Option<&str>, disk: Option<&Path>) -> Value {
+fn bundle(group: Option<&str>, place: &Place<'_>) -> Value {
     let mount = |destination: &str, kind: &str, options: &[&str]| {
         json!({
             "destination": destination, "type": kind, "source": kind, "options": options,
         })
     };
+    // Without a size, each may take half of the host's memory (tmpfs(5)).
+    let size = place.limit.map(|limit| format!("size={limit}"));
+    let mut in_memory = vec!["nosuid", "nodev", "mode=1777"];
+    in_memory.extend(size.as_deref());
     let namespaces = ["pid", "ipc", "uts", "mount", "network"];
     let namespaces = namespaces.map(|kind| json!({ "type": kind }));
     let mut mounts = vec![
@@ -83,11 +83,11 @@ fn bundle(group: Option<&str>, disk: Option<&Path>) -> Value {
             "devpts",
             &["nosuid", "noexec", "newinstance", "ptmxmode=0666"],
         ),
-        mount("/dev/shm", "tmpfs", &["nosuid", "nodev", "mode=1777"]),
+        mount("/dev/shm", "tmpfs", &in_memory),
         mount("/sys", "sysfs", &["nosuid", "noexec", "nodev", "ro"]),
-        mount("/tmp", "tmpfs", &["nosuid", "nodev", "mode=1777"]),
+        mount("/tmp", "tmpfs", &in_memory),
     ];
-    mounts.extend(disk.map(|disk| {
+    mounts.extend(place.disk.map(|disk| {
         json!({
             "destination": "/var/tmp", "type": "bind", "source": disk.to_string_lossy(),
             "options": ["bind", "nosuid", "nodev", "rw"],

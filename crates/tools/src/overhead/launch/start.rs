@@ -18,6 +18,8 @@ pub(in super::super) struct Place<'a> {
     pub(in super::super) brisk: &'a Path,
     /// Path of the group that a runtime of containers makes.
     pub(in super::super) group: Option<&'a str>,
+    /// Bytes of the host's memory that a file system of its own may take.
+    pub(in super::super) limit: Option<u64>,
     /// A directory on a disk of the host that the target is to have as `/var/tmp`; it is made if
     /// the target does not see the host's. None if it is not needed.
     pub(in super::super) disk: Option<&'a Path>,
