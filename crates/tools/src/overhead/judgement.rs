@@ -65,7 +65,9 @@ impl Line<'_> {
         } = self.finding;
         let severity = Comparable::of(std::slice::from_ref(self.finding)).name();
         let names = self.found.iter().flat_map(|(_, names)| names);
-        let names: Vec<_> = names.copied().collect();
+        let mut names: Vec<_> = names.copied().collect();
+        // A target may have several findings of a rule, one after another.
+        names.dedup();
         let whats: Vec<_> = match &self.found[..] {
             [(what, _)] => vec![(*what).to_owned()],
             several => several

@@ -2,9 +2,9 @@
 
 use brisk_measure::Unit;
 use brisk_measure::render::{Bar, BarPanel};
-use brisk_tools::overhead::{Explanation, ImportError, Imported, LOSSES, PARTS, Row};
+use brisk_tools::overhead::{Explanation, ImportError, Imported, LOSSES, PARTS, Row, is_by_cpu};
 
-use super::table::Findings;
+use super::table::{BY_CPU, Findings};
 
 /// The graphs of a measurement.
 pub(super) fn of_run(findings: &Findings) -> Vec<BarPanel> {
@@ -15,15 +15,23 @@ pub(super) fn of_run(findings: &Findings) -> Vec<BarPanel> {
         interval: None,
     };
     let seconds = rows.iter().map(|row| bar(row, row.median));
+    let is_by_cpu = |row: &Row| is_by_cpu(row, &findings.judged);
     let shares = rows.iter().map(|row| {
+        let by_cpu = row.by_cpu.filter(|_| is_by_cpu(row));
+        let (ratio, interval) = match by_cpu {
+            Some((ratio, interval)) => (Some(ratio), interval),
+            None => (row.ratio, row.interval),
+        };
+        let mark = if by_cpu.is_some() { BY_CPU } else { "" };
         // A ratio of times: its ends change places.
-        let interval = row.interval.filter(|interval| interval.low > 0.0);
+        let interval = interval.filter(|interval| interval.low > 0.0);
         Bar {
+            name: format!("{}{mark}", row.name),
             interval: interval.map(|interval| brisk_measure::Interval {
                 low: 100.0 / interval.high,
                 high: 100.0 / interval.low,
             }),
-            ..bar(row, row.ratio.map(|ratio| 100.0 / ratio))
+            ..bar(row, ratio.map(|ratio| 100.0 / ratio))
         }
     });
     let parts = rows.iter().map(|row| {
@@ -55,7 +63,10 @@ pub(super) fn of_run(findings: &Findings) -> Vec<BarPanel> {
             "Speed, in percent of the host's",
             Unit::Percent,
             shares.collect(),
-            "with the 95 % interval; more is better",
+            match rows.iter().any(is_by_cpu) {
+                true => "with the 95 % interval; more is better; ** by CPU time",
+                false => "with the 95 % interval; more is better",
+            },
         ),
     ];
     panels.extend(has_accounts.then_some(parts));

@@ -139,7 +139,7 @@ fn runs(count: usize) -> String {
 }
 
 /// Mark of a ratio of CPU times.
-const BY_CPU: &str = " **";
+pub(super) const BY_CPU: &str = " **";
 
 fn times(rows: &[Row], judged: &[Judged]) -> LeadTable {
     let seconds =

@@ -15,6 +15,9 @@ const SKEW: f64 = 0.005;
 /// Difference that the resolution of a clock and the way of the lines may make besides, seconds.
 const RESOLUTION: f64 = 0.02;
 
+/// Pages that a target may read from a disk in a run, more than the host, without a difference.
+const FEW_PAGES: f64 = 16.0;
+
 /// Whether times of a target may be compared with those of the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Comparable {
@@ -335,9 +338,8 @@ fn swap(evidence: &Evidence, findings: &mut Findings) {
 
 fn unequal_memory(evidence: &Evidence, findings: &mut Findings) {
     // What fits into the page cache of both takes no longer in the smaller one.
-    let is_enough = evidence
-        .major_faults
-        .is_some_and(|(host, target)| target <= host);
+    let faults = evidence.major_faults;
+    let is_enough = faults.is_some_and(|(host, target)| target <= host + FEW_PAGES);
     let Some((host, target)) = evidence.fact("memory").filter(|_| !is_enough) else {
         return;
     };

@@ -37,7 +37,7 @@ fn equal() -> Evidence {
         floor_of_speed: Some(0.01),
         too_short: None,
         differs: true,
-        major_faults: Some((0.0, 9.0)),
+        major_faults: Some((0.0, 90.0)),
         untimed: 0,
         neighbours: Some(0.01),
         host_neighbours: Some(0.01),
@@ -204,7 +204,7 @@ fn more_cases() -> Vec<Case> {
             Yes,
             found(|evidence| {
                 evidence.target.insert("memory".into(), "1048576".into());
-                evidence.major_faults = Some((9.0, 9.0));
+                evidence.major_faults = Some((90.0, 99.0));
             }),
         ),
         (Caveat, set("memory by its group", "1048576")),
