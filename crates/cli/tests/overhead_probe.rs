@@ -262,7 +262,7 @@ fn another_object_of_a_kernel_is_found() {
     let dir = tempdir().unwrap();
     let (path, tree) = (dir.path().join("report.json"), dir.path().join("linux"));
     kernel(&tree);
-    build(&path, &tree, &["--target=x=command:env EXTRA=1"]).exits(0);
+    build(&path, &tree, &["--target=x=command:env EXTRA=1"]).exits(125);
     let expected = "not comparable: it differs from the host's object lib";
     assert_eq!(reason(&read_report(&path), "x"), expected);
 }
@@ -303,7 +303,7 @@ fn a_target_without_a_compiler_or_space_says_so() {
     let small = "small=command:unshare --mount sh -c 'mount -t tmpfs -o size=16m tmpfs /dev/shm && \
                  exec \"$@\"' sh";
     let words = ["--make-target=large", "--target", &bare, "--target", small];
-    build(&path, &tree, &words).exits(0);
+    build(&path, &tree, &words).exits(125);
     let report = read_report(&path);
     let lacks = reason(&report, "bare");
     for part in [
@@ -324,7 +324,7 @@ fn a_target_without_a_compiler_or_space_says_so() {
     assert_eq!(values(&report, "host again", "time").len(), 1);
     // There is no room even for the source.
     fs::write(tree.join("large"), vec![1; 32 << 20]).unwrap();
-    build(&path, &tree, &["--target", small]).exits(0);
+    build(&path, &tree, &["--target", small]).exits(125);
     let full = reason(&read_report(&path), "small");
     for part in [
         "its tar cannot unpack the files",

@@ -115,6 +115,8 @@ pub(super) struct Instance {
     swapped: Option<u64>,
     /// Whether its shell runs on the host's kernel, and so has its clock.
     is_here: bool,
+    /// Shell text of what to do if its work directory is full.
+    more_space: &'static str,
     /// Whether it has the probe, in a place where it can be executed.
     has_probe: bool,
     /// What it says of itself.
@@ -146,6 +148,10 @@ impl Instance {
             cpus,
             swapped: None,
             is_here: false,
+            more_space: match side.kind {
+                Kind::Runc | Kind::Gvisor(_) => SHARE_OF_HOST,
+                _ => OF_TARGET,
+            },
             has_probe: false,
             facts: BTreeMap::new(),
         };
@@ -255,16 +261,17 @@ impl Instance {
     /// The last messages of what ran in the target.
     fn errors(&mut self, patience: Patience<'_>) -> String {
         let mut errors = Vec::new();
-        let script = "tail -n 3 \"$d/out/errors\" 2>/dev/null | while read -r l; do say error \
-                      \"$l\"; done; set -- $(stat -f -c '%a %S %b' \"$d\"); [ $(($1*$2)) -ge 65536 ] \
-                      || say error \"no space is left in $d, of $(($3*$2/1048576)) MiB: give the \
-                      target more memory, or a larger ${d%/*}; a container of runc or gVisor gets a share \
-                      of the host's free memory\"; set --";
+        let script = format!(
+            "tail -n 3 \"$d/out/errors\" 2>/dev/null | while read -r l; do say error \"$l\"; done; \
+             set -- $(stat -f -c '%a %S %b' \"$d\"); [ $(($1*$2)) -ge 65536 ] || say error \"no space \
+             is left in $d, of $(($3*$2/1048576)) MiB: {}\"; set --",
+            self.more_space
+        );
         // Without messages there is still the status.
         let _ = self
             .started
             .session
-            .request(script, patience, &mut |line, _| {
+            .request(&script, patience, &mut |line, _| {
                 errors.extend(line.strip_prefix("error ").map(str::to_owned));
             });
         errors.join("; ")
@@ -441,6 +448,12 @@ fn has_hosts_kernel(kind: &Kind) -> bool {
         | Kind::Vm(_) => false,
     }
 }
+
+/// What to do if a work directory is full that the target itself has.
+const OF_TARGET: &str = "give the target more memory, or a larger ${d%/*}";
+/// The same of one that brisk gives it.
+const SHARE_OF_HOST: &str = "it is a share of the host's free memory: free some of that, measure fewer \
+                             targets, or measure on a disk with --ablate tmpfs";
 
 /// File systems without a disk, as `stat -f` names them.
 const IN_RAM: [&str; 2] = ["tmpfs", "ramfs"];

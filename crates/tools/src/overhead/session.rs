@@ -455,7 +455,7 @@ mod tests {
         let interrupt = Interrupt::new().unwrap();
         let patience = Patience {
             interrupt: &interrupt,
-            time: Duration::from_secs(600),
+            time: Duration::from_secs(60),
         };
         let file = directory.path().join("file");
         // It does not end by itself.
