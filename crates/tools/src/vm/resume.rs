@@ -147,6 +147,20 @@ pub fn resume(
     }
 }
 
+/// Has a VM go on that a killed command or a failed disk left standing still, and leaves others as
+/// they are.
+///
+/// # Errors
+/// If another command works on it, or it cannot go on.
+pub(super) fn resume_standing(paths: &VmPaths) -> Result<(), Error> {
+    let begun = Instant::now();
+    let _lock = paths.lock("resume")?;
+    match live::settle(paths)? {
+        Condition::Paused => go_on(paths, &How::default(), begun).map(drop),
+        _ => Ok(()),
+    }
+}
+
 /// A VM that a killed command or a failed disk left standing still.
 fn go_on(paths: &VmPaths, how: &How, begun: Instant) -> Result<Resumed, Error> {
     disk_error::check_continuable(paths)?;

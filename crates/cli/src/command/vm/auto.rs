@@ -81,13 +81,10 @@ pub(super) fn start(args: &AutostartArgs, ui: &Ui) -> anyhow::Result<u8> {
     if args.dry_run {
         return foresee(&dirs, ui);
     }
-    with_all(
-        "starting VMs",
-        dirs.names().len(),
-        jobs,
-        ui,
-        |cache, turn| tool::autostart(&dirs, cache, up, turn),
-    )
+    let cache = Cache::open()?;
+    with_all("starting VMs", dirs.names().len(), jobs, ui, |turn| {
+        tool::autostart(&dirs, &cache, up, turn)
+    })
 }
 
 fn foresee(dirs: &StateDirs, ui: &Ui) -> anyhow::Result<u8> {
@@ -112,6 +109,11 @@ pub(super) fn stop(args: &AutostopArgs, ui: &Ui) -> anyhow::Result<u8> {
         // VMs have to go down all the same.
         ui.note(&format!("error: {}", error_text(error)));
     }
+    let cache = Cache::open();
+    if let Err(error) = &cache {
+        // Nor do they need it for that.
+        ui.note(&format!("error: {error}"));
+    }
     let domains = domains(&config);
     let jobs = args
         .jobs
@@ -125,14 +127,14 @@ pub(super) fn stop(args: &AutostopArgs, ui: &Ui) -> anyhow::Result<u8> {
     };
     let guests = dirs.names().len() + domains.names.len();
     let had_key = dirs.key.exists();
-    let status = with_all("stopping VMs", guests, jobs, ui, |cache, turn| {
-        tool::autostop(&dirs, cache, down, turn)
+    let status = with_all("stopping VMs", guests, jobs, ui, |turn| {
+        tool::autostop(&dirs, cache.as_ref().ok(), down, turn)
     })?;
     if !had_key && dirs.key.exists() {
         ui.note(&HostRecipient::advice(&dirs.key));
     }
-    Ok(match wrong {
-        Some(_) if status == exit::OK => exit::BRISK,
+    Ok(match status {
+        exit::OK if wrong.is_some() || cache.is_err() => exit::BRISK,
         _ => status,
     })
 }
@@ -187,9 +189,8 @@ fn with_all(
     guests: usize,
     jobs: usize,
     ui: &Ui,
-    work: impl FnOnce(&Cache, Turn<'_>) -> Vec<Outcome>,
+    work: impl FnOnce(Turn<'_>) -> Vec<Outcome>,
 ) -> anyhow::Result<u8> {
-    let cache = Cache::open()?;
     let cancel = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         // A second signal means not to wait for the VMs that are under way.
@@ -211,7 +212,7 @@ fn with_all(
         cancel: &cancel,
         report: &report,
     };
-    let outcomes = work(&cache, turn);
+    let outcomes = work(turn);
     let is_over = Arc::<AtomicBool>::default();
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         // A terminal may take none of what follows.

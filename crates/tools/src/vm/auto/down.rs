@@ -24,7 +24,7 @@ use crate::vm::lifecycle::{kill, stop};
 use crate::vm::live::condition;
 use crate::vm::paths::{StateDirs, VmPaths};
 use crate::vm::process::is_there;
-use crate::vm::resume::{How, resume};
+use crate::vm::resume::resume_standing;
 use crate::vm::running::Running;
 use crate::vm::suspend::{Suspending, suspend};
 
@@ -89,9 +89,14 @@ pub fn carry(dirs: &StateDirs, down: Down<'_>, turn: Turn<'_>) -> Vec<Outcome> {
 
 /// Suspends, stops or ends all running VMs, each as its `autoshutdown` says, and suspends the
 /// domains. One that cannot be suspended, or not in time, is stopped instead, which is reported as
-/// an error.
+/// an error. Without a cache, memory that is in RAM alone cannot be written.
 #[must_use]
-pub fn autostop(dirs: &StateDirs, cache: &Cache, down: Down<'_>, turn: Turn<'_>) -> Vec<Outcome> {
+pub fn autostop(
+    dirs: &StateDirs,
+    cache: Option<&Cache>,
+    down: Down<'_>,
+    turn: Turn<'_>,
+) -> Vec<Outcome> {
     let until = down
         .deadline
         .map(|deadline| saved_until(deadline, down.stop));
@@ -112,7 +117,7 @@ pub fn autostop(dirs: &StateDirs, cache: &Cache, down: Down<'_>, turn: Turn<'_>)
     };
     let halt = |paths: &VmPaths| {
         if condition(paths).is_ok_and(|now| now == Condition::Paused) {
-            resume(paths, cache, &How::default(), turn.control())?;
+            resume_standing(paths)?;
         }
         stop(paths, descent.time_to_stop())
     };

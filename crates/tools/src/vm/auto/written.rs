@@ -18,7 +18,7 @@ use crate::vm::suspend::{Suspending, suspend};
 #[must_use]
 pub fn write_kept(dirs: &StateDirs, cache: &Cache, turn: Turn<'_>) -> Vec<Outcome> {
     let decide = |paths: &VmPaths| Ok(is_alone(paths)?.then_some(Action::Suspend));
-    let act = |paths: &VmPaths, _| write(paths, cache, turn);
+    let act = |paths: &VmPaths, _| write(paths, Some(cache), turn);
     let task = Task {
         decide: &decide,
         act: &act,
@@ -39,7 +39,12 @@ pub(super) fn is_alone(paths: &VmPaths) -> Result<bool, Error> {
         && image.is_some_and(|image| Header::read(&image).is_ok_and(|header| header.kept)))
 }
 
-pub(super) fn write(paths: &VmPaths, cache: &Cache, turn: Turn<'_>) -> Result<(), Error> {
+pub(super) fn write(paths: &VmPaths, cache: Option<&Cache>, turn: Turn<'_>) -> Result<(), Error> {
+    let Some(cache) = cache else {
+        let what = "has its memory in RAM alone, which cannot be written without the cache";
+        let hint = "see the error about the cache";
+        return Err(Error::state(&paths.name, what, hint));
+    };
     carried::begin(paths)?;
     resume(paths, cache, &How::default(), turn.control())?;
     match suspend(paths, Suspending::default(), turn.control()) {
