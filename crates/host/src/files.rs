@@ -12,6 +12,8 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{CWD, MemfdFlags, Mode, OFlags, ResolveFlags, memfd_create, openat, openat2};
 use tempfile::NamedTempFile;
 
+pub use crate::own_file::{append, open_lock};
+
 /// Degree to which a replacement is on the disk when [`replace`] returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Durability {
@@ -84,7 +86,7 @@ pub fn open_regular(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-fn must_be_regular(found: &Metadata) -> io::Result<()> {
+pub(crate) fn must_be_regular(found: &Metadata) -> io::Result<()> {
     match found.is_file() {
         true => Ok(()),
         false => Err(io::Error::new(
@@ -157,21 +159,6 @@ pub fn open_any(path: &Path) -> io::Result<File> {
     OpenOptions::new()
         .read(true)
         .custom_flags(OFlags::NONBLOCK.bits() as i32)
-        .open(path)
-}
-
-/// Opens the file of a lock for reading and writing, and makes an empty one that only its owner may
-/// use if there is none. Its content stays.
-///
-/// # Errors
-/// If it cannot be opened or made.
-pub fn open_lock(path: &Path) -> io::Result<File> {
-    OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
         .open(path)
 }
 

@@ -10,6 +10,7 @@ pub mod dirs;
 pub mod files;
 pub mod kernel;
 pub mod modules;
+mod own_file;
 pub mod proc;
 pub mod process_times;
 pub mod program;

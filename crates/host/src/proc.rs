@@ -9,6 +9,8 @@ use brisk_sys::wait_for;
 use rustix::event::{PollFd, PollFlags};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
+use crate::files::{self, Durability};
+
 /// A directory like `/proc`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Procfs(PathBuf);
@@ -84,14 +86,15 @@ impl Procfs {
     pub fn record(&self, pid: u32, path: &Path) -> io::Result<()> {
         let started = self.stat(pid).map_or(0, |stat| stat.start_ticks);
         let boot = self.boot_id().unwrap_or_default();
-        fs::write(path, format!("{pid} {started} {boot}\n"))
+        let line = format!("{pid} {started} {boot}\n");
+        files::replace(path, line.as_bytes(), Durability::Atomic)
     }
 
     /// The process that a file of [`Self::record`] names, if it lives: one that has its number by
     /// now is another, and one that has ended and is not reaped yet does not live.
     #[must_use]
     pub fn recorded(&self, path: &Path) -> Option<u32> {
-        let text = fs::read_to_string(path).ok()?;
+        let text = files::read_regular_text(path).ok()?;
         let mut words = text.split_ascii_whitespace();
         let (pid, started) = (words.next()?.parse().ok()?, words.next()?);
         // Boots are alike: another process may have the number and the start of one before. Files of

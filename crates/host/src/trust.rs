@@ -160,6 +160,12 @@ pub(crate) fn is_own_file(path: &Path, user: u32) -> bool {
     matches!(found, Ok(End::There(place, meta)) if trust.is_closed(&place, &meta).is_ok())
 }
 
+/// Whether only root and the user of this process can change where a path leads.
+pub(crate) fn is_own_way(path: &Path) -> bool {
+    let trust = Trust::new(vec![rustix::process::geteuid().as_raw()], true);
+    matches!(trust.follow(path), Ok(End::There(..) | End::Missing(..)))
+}
+
 /// Checks that only root and the user of this process can change what is in a directory. Root by sudo
 /// is the user who called that, too. A directory that is missing where others could make it first
 /// is made.

@@ -4,7 +4,7 @@
 //! resumed. So it is in a file of its own, sealed for the recipients of the image that it was
 //! recorded from, until the next image includes it.
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::ops::Range;
 use std::path::Path;
 
@@ -14,7 +14,7 @@ use crate::format::seal::{self, Kind, Owner, TAG};
 use crate::format::slot;
 use crate::format::working_set;
 use crate::keys::Keys;
-use crate::read::reader::Image;
+use crate::read::reader::{Image, open_unknown};
 
 const MAGIC: [u8; 8] = *b"\x89briskw\n";
 const FIXED: usize = 64;
@@ -56,12 +56,16 @@ pub fn write_working_set(path: &Path, image: &Image, ranges: &[Range<u64>]) -> R
 /// # Errors
 /// If it cannot be read, was altered, or no key fits.
 pub fn read_working_set(path: &Path, keys: &Keys) -> Result<([u8; 16], Vec<Range<u64>>), Error> {
-    let length = path.metadata().map_err(io_error("read", path))?.len();
+    let failed = || io_error("read", path);
+    let mut opened = open_unknown(path).map_err(failed())?;
+    let meta = opened.metadata().map_err(failed())?;
     let altered = || Error::damaged(path, Place::WorkingSet(0), "it is not what was written");
-    if length > MAX_FILE {
+    // A pipe would be waited for, with a guest that stands still.
+    if !meta.is_file() || meta.len() > MAX_FILE {
         return Err(altered());
     }
-    let mut file = std::fs::read(path).map_err(io_error("read", path))?;
+    let mut file = Vec::new();
+    opened.read_to_end(&mut file).map_err(failed())?;
     if file.len() < FIXED || file[..8] != MAGIC {
         return Err(Error::NotAnImage {
             path: path.to_owned(),

@@ -10,6 +10,7 @@ use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use brisk_host::files;
 use brisk_host::proc::Procfs;
 use brisk_vm::qemu::Disk;
 use serde::{Deserialize, Serialize};
@@ -20,6 +21,9 @@ use crate::block_devices::{overlap, shows};
 pub(crate) const STANDING: &str = "standing";
 /// Process number of a VM's QEMU, in its directory.
 pub(crate) const PROCESS: &str = "process";
+
+/// Most bytes of a record.
+const LARGEST: u64 = 16 << 20;
 
 /// A disk in a record.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -105,7 +109,7 @@ struct Record {
 /// The valid records of a VM, by its directory.
 fn records(machine: &Path) -> impl Iterator<Item = Record> {
     let read = |name: &str| {
-        let text = fs::read(machine.join(name)).ok()?;
+        let text = files::read_regular(&machine.join(name), LARGEST).ok()?;
         serde_json::from_slice::<Record>(&text).ok()
     };
     let lives = || Procfs::default().recorded(&machine.join(PROCESS)).is_some();

@@ -8,6 +8,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use brisk_host::files::{self, Durability};
 use brisk_image::{Claim, Image, Keys, Secret};
 
 use super::definition::Definition;
@@ -42,7 +43,7 @@ pub(super) fn keep(paths: &VmPaths, claim: Claim, image: &Image) -> Result<(), E
     }
     let noted = path
         .to_str()
-        .map(|text| fs::write(paths.base(), text).is_ok());
+        .map(|text| files::replace(&paths.base(), text.as_bytes(), Durability::Atomic).is_ok());
     if noted != Some(true) {
         return Ok(claim.finish()?);
     }
@@ -51,7 +52,7 @@ pub(super) fn keep(paths: &VmPaths, claim: Claim, image: &Image) -> Result<(), E
 
 /// The image that a VM was resumed from, if the next one can be based on it.
 pub(super) fn of(paths: &VmPaths, next: &Path) -> Option<Image> {
-    let path = PathBuf::from(fs::read_to_string(paths.base()).ok()?);
+    let path = PathBuf::from(files::read_regular_text(&paths.base()).ok()?);
     if image_of(&path)? != next {
         return None;
     }
@@ -137,7 +138,7 @@ pub(super) fn forget(paths: &VmPaths) {
 /// The image, by its usual name, that a running VM was resumed from, if it is kept for the next
 /// one. The definition may name another place by now.
 pub(super) fn noted(paths: &VmPaths) -> Option<PathBuf> {
-    image_of(Path::new(&fs::read_to_string(paths.base()).ok()?))
+    image_of(Path::new(&files::read_regular_text(&paths.base()).ok()?))
 }
 
 const BASE: &str = ".base-";

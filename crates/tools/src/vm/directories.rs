@@ -1,10 +1,10 @@
 //! Directories of this host that a VM sees, and the virtiofsd processes that serve them.
 
-use std::fs::{self, File};
+use std::fs;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use brisk_host::files::append;
 use brisk_vm::cache::Cache;
 use brisk_vm::qemu::FILESYSTEM;
 use brisk_vm::qemu::control::Control;
@@ -114,10 +114,8 @@ impl Directories {
             processes: Vec::new(),
             sockets: Vec::new(),
         };
-        let mut options = File::options();
-        let options = options.append(true).create(true).mode(0o600);
         for (path, access) in &self.list {
-            let says = options.open(errors).map_err(file("open", errors))?;
+            let says = append(errors).map_err(file("open", errors))?;
             let one = self.daemon.serve_persistent(path, *access, says);
             let one = one.map_err(|source| guest::Error::Serve {
                 path: path.clone(),

@@ -1,7 +1,5 @@
 //! Guests that QEMU has stopped because a disk failed (`werror=enospc` of its block devices).
 
-use std::fs;
-
 use brisk_host::files::{self, Durability};
 use brisk_vm::qemu::control::Control;
 use serde_json::{Value, json};
@@ -24,7 +22,7 @@ pub(super) fn note(paths: &VmPaths, qmp: &mut Control<'_>) {
     );
     let reason = reason(&blocks, &disks);
     let path = paths.disk_error();
-    if fs::read_to_string(&path).is_ok_and(|noted| noted == reason) {
+    if files::read_regular_text(&path).is_ok_and(|noted| noted == reason) {
         return;
     }
     paths.note(&format!("VM stands still: {reason}"));
@@ -64,13 +62,15 @@ fn reason(blocks: &Value, disks: &[String]) -> String {
 /// Why a VM stands still that no command works on, if that is known.
 #[must_use]
 pub fn standstill(paths: &VmPaths) -> Option<String> {
-    memory_error(paths).or_else(|| fs::read_to_string(paths.disk_error()).ok())
+    memory_error(paths).or_else(|| files::read_regular_text(&paths.disk_error()).ok())
 }
 
 /// Why memory of a VM cannot be read from its image, if some cannot.
 pub(super) fn memory_error(paths: &VmPaths) -> Option<String> {
     let noted = [paths.damaged(), paths.unreadable()];
-    noted.iter().find_map(|path| fs::read_to_string(path).ok())
+    noted
+        .iter()
+        .find_map(|path| files::read_regular_text(path).ok())
 }
 
 /// Checks that a guest that stands still can go on: a failed disk may work again, memory that

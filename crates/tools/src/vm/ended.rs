@@ -1,8 +1,10 @@
 //! Ends of QEMU that no command saw: the next command records the end in the log, with the reason.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
+
+use brisk_host::files::{self, Durability};
 
 use super::paths::VmPaths;
 use super::process;
@@ -75,17 +77,22 @@ fn short(text: &str) -> String {
 pub(super) fn note_console_start(paths: &VmPaths) {
     let length = fs::metadata(paths.runtime_files().console).map_or(0, |file| file.len());
     // Without it an older panic may be noted.
-    let _ = fs::write(paths.console_start(), length.to_string());
+    let length = length.to_string();
+    let _ = files::replace(
+        &paths.console_start(),
+        length.as_bytes(),
+        Durability::Atomic,
+    );
 }
 
 fn console_start(paths: &VmPaths) -> u64 {
-    let text = fs::read_to_string(paths.console_start()).ok();
+    let text = files::read_regular_text(&paths.console_start()).ok();
     text.and_then(|text| text.parse().ok()).unwrap_or(0)
 }
 
 /// The end of a file behind `from`; if the file has become shorter, its end.
 fn tail(path: &Path, from: u64) -> Option<String> {
-    let mut file = File::open(path).ok()?;
+    let mut file = files::open_regular(path).ok()?;
     let length = file.metadata().ok()?.len();
     let from = if from > length { 0 } else { from };
     let start = length.saturating_sub(MOST).max(from);

@@ -121,7 +121,7 @@ pub fn exec(
 pub fn executions(paths: &VmPaths) -> Vec<Execution> {
     let paths = (0..PORTS).map(|index| Port::lock_of(paths, index));
     let running = paths.filter_map(|path| {
-        let file = File::open(path).ok()?;
+        let file = files::open_regular(&path).ok()?;
         // Shared, so that two who ask do not take each other for a command.
         if flock(&file, FlockOperation::NonBlockingLockShared).is_ok() {
             return None;

@@ -4,12 +4,12 @@
 //! brisk's waits for changes, and removes the oldest part of a file that has become too long. It
 //! ends with QEMU.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use brisk_host::files;
+use brisk_host::files::{self, Durability};
 use brisk_sys::{Sharing, is_taken, try_lock, wait_for};
 use rustix::event::{PollFd, PollFlags};
 use rustix::fs::inotify;
@@ -85,7 +85,8 @@ pub fn bound_logs(paths: &VmPaths) -> Result<(), Error> {
         // What fails now, for want of room, may not the next time.
         if shorten(&files.console, LONGEST, KEPT).unwrap_or(false) {
             // All of it is from this start of the VM.
-            let _ = fs::write(paths.console_start(), "0");
+            let start = paths.console_start();
+            let _ = files::replace(&start, b"0", Durability::Atomic);
         }
         let _ = shorten(&files.errors, LONGEST, KEPT);
         let ended = |others: &[PollFd<'_>], deadline| {
@@ -125,6 +126,8 @@ fn shorten(path: &Path, longest: u64, kept: u64) -> io::Result<bool> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::fs::{self, DirBuilder, File};
 use std::io::Write;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use brisk_host::dirs::Dirs;
@@ -14,6 +14,9 @@ use super::definition::{Definition, DefinitionError};
 use super::error::{Error, file};
 use crate::guest::Options;
 use crate::reservation::PROCESS;
+
+/// Most bytes of a record of a VM.
+pub(super) const LARGEST: u64 = 16 << 20;
 
 /// The directories of all VMs of a user.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -458,13 +461,9 @@ impl VmPaths {
     /// Appends a line to the VM's log.
     pub fn note(&self, text: &str) {
         let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ");
-        let opened = File::options()
-            .append(true)
-            .create(true)
-            .mode(0o600)
-            .open(self.log());
+        let line = format!("{now} {text}\n");
         // A log that cannot be written must not keep a VM from being saved.
-        let _ = opened.and_then(|mut log| log.write_all(format!("{now} {text}\n").as_bytes()));
+        let _ = files::append(&self.log()).and_then(|mut log| log.write_all(line.as_bytes()));
     }
 
     /// Records in the log which command begins, and for whom.

@@ -4,12 +4,12 @@
 //! the command: it starts the VM, reports that the guest runs, and serves memory until all has been
 //! copied.
 
-use std::fs;
 use std::io::{self, Read};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, ChildStdout, Stdio};
 use std::time::{Duration, Instant};
 
+use brisk_host::files;
 use brisk_sys::wait_for;
 use rustix::event::{PollFd, PollFlags};
 use rustix::process::{Pid, Signal, kill_process};
@@ -150,7 +150,7 @@ fn readable(stdout: &ChildStdout) -> io::Result<bool> {
 /// # Errors
 /// If the image is damaged.
 pub(super) fn can_be_filled(paths: &VmPaths) -> Result<(), Error> {
-    match fs::read_to_string(paths.damaged()) {
+    match files::read_regular_text(&paths.damaged()) {
         Ok(reason) => {
             let what = format!("cannot be suspended, as it lacks memory: {reason}");
             Err(Error::state(

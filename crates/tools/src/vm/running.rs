@@ -1,6 +1,5 @@
 //! The record of a running VM: enough to start its QEMU again.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use brisk_host::files::{self, Durability};
@@ -11,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::directories::Directories;
 use super::error::{Error, file};
-use super::paths::VmPaths;
+use super::paths::{LARGEST, VmPaths};
 use super::qemu_fit::{self, Fit, fit};
 
 /// The VM that runs; enough to start its QEMU again.
@@ -106,7 +105,7 @@ impl Running {
 
     pub(super) fn of(paths: &VmPaths) -> Result<Self, Error> {
         let path = paths.plan();
-        let text = fs::read(&path).map_err(file("read", &path))?;
+        let text = files::read_regular(&path, LARGEST).map_err(file("read", &path))?;
         serde_json::from_slice(&text).map_err(|error| file("read", path)(error.into()))
     }
 }

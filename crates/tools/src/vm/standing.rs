@@ -18,7 +18,7 @@ use serde_json::json;
 
 use super::describe::{identify, is_unchanged};
 use super::error::{Error, file};
-use super::paths::VmPaths;
+use super::paths::{LARGEST, VmPaths};
 use crate::chain;
 use crate::reservation::{Reserved, STANDING};
 
@@ -76,7 +76,7 @@ pub(super) fn go_on(
     qmp: &mut Control<'_>,
     accepted: &[PathBuf],
 ) -> Result<(), Error> {
-    let read = fs::read(path(paths)).ok();
+    let read = files::read_regular(&path(paths), LARGEST).ok();
     if let Some(standing) = read.and_then(|text| serde_json::from_slice::<Standing>(&text).ok()) {
         // Nobody else writes to them from then on.
         activate_soon(qmp)?;

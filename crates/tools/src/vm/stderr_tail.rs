@@ -1,9 +1,11 @@
 //! Messages of QEMU before it ended.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::PathBuf;
 use std::time::Duration;
+
+use brisk_host::files;
 
 use super::error::Error;
 use super::paths::VmPaths;
@@ -41,7 +43,7 @@ impl StderrTail {
     }
 
     fn text(&self) -> Option<String> {
-        let mut file = File::open(&self.path).ok()?;
+        let mut file = files::open_regular(&self.path).ok()?;
         file.seek(SeekFrom::Start(self.from)).ok()?;
         let mut bytes = Vec::new();
         file.take(MOST).read_to_end(&mut bytes).ok()?;

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::definition::Definition;
 use super::error::{Error, file};
-use super::paths::{VmPaths, make_dir};
+use super::paths::{LARGEST, VmPaths, make_dir};
 use super::running::Running;
 use super::unlock::host_keys;
 use crate::reservation::Reserved;
@@ -62,7 +62,7 @@ impl SuspendRecord {
     ) -> Result<(), Error> {
         let id = Header::read(image)?.id;
         let (from, to) = (prepared(paths), paths.suspended());
-        let ready = fs::read(&from).ok();
+        let ready = files::read_regular(&from, LARGEST).ok();
         let ready = ready.and_then(|text| serde_json::from_slice::<Self>(&text).ok());
         if ready.is_none_or(|noted| noted.id != id) {
             Self::of(definition, image, id, disks).prepare(paths)?;
@@ -70,7 +70,7 @@ impl SuspendRecord {
         let placed = fs::rename(&from, &to).and_then(|()| files::sync_directory(&paths.state()));
         placed.map_err(file("write", &to))?;
         // Where definitions cannot be written, only a missing state directory goes unnoticed.
-        let _ = fs::read(&to)
+        let _ = files::read_regular(&to, LARGEST)
             .and_then(|text| files::replace(&paths.suspended_copy(), &text, Durability::Atomic));
         Ok(())
     }
@@ -94,7 +94,8 @@ impl SuspendRecord {
     }
 
     fn read_at(paths: &VmPaths, path: &Path) -> Option<Self> {
-        let mut noted: Self = serde_json::from_slice(&fs::read(path).ok()?).ok()?;
+        let mut noted: Self =
+            serde_json::from_slice(&files::read_regular(path, LARGEST).ok()?).ok()?;
         match paths.definition() {
             // One without a UUID was suspended before its definition had one, or it was lost.
             Ok(Definition {
@@ -200,7 +201,7 @@ fn prepared(paths: &VmPaths) -> PathBuf {
 /// description decides.
 fn counting(paths: &VmPaths, has_qemu: bool) -> Option<Vec<[u8; 16]>> {
     if has_qemu {
-        let named = fs::read(paths.in_image()).ok();
+        let named = files::read_regular(&paths.in_image(), LARGEST).ok();
         return Some(
             named
                 .and_then(|id| id.try_into().ok())
@@ -261,7 +262,7 @@ pub(super) fn owns(paths: &VmPaths, path: &Path) -> Option<bool> {
 /// If it cannot.
 pub(super) fn check_readable(paths: &VmPaths) -> Result<(), Error> {
     let path = paths.suspended();
-    let what = match fs::read(&path) {
+    let what = match files::read_regular(&path, LARGEST) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
         Err(error) => error.to_string(),
         Ok(bytes) => match serde_json::from_slice::<SuspendRecord>(&bytes) {

@@ -2,10 +2,12 @@
 
 use std::fs::{DirBuilder, File, Permissions};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt, fchown};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt, fchown};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+
+use brisk_host::files::append;
 
 use super::wiring::{Wiring, open, prepare};
 use super::{Error, Unprivileged};
@@ -75,19 +77,19 @@ pub fn start_detached(
             wiring.map(listen(&files.port(index))?, fd);
         }
     }
-    let added = || {
-        File::options()
-            .append(true)
-            .create(true)
-            .mode(0o600)
-            .clone()
+    let added = |path: &Path| match append(path) {
+        Ok(file) => Ok(OwnedFd::from(file)),
+        Err(source) => Err(Error::Open {
+            path: path.to_owned(),
+            source,
+        }),
     };
-    wiring.map(open(&files.console, &mut added())?, Fds::CONSOLE);
+    wiring.map(added(&files.console)?, Fds::CONSOLE);
     for (fd, socket) in (Fds::FILESYSTEMS..).zip(directories) {
         wiring.map(socket, fd);
     }
     wiring.files()?;
-    let errors = open(&files.errors, &mut added())?;
+    let errors = added(&files.errors)?;
     if plan.memory.postcopy {
         wiring.map(late(&files.late(), wiring.user())?, Fds::POSTCOPY);
         let (ours, theirs) = UnixStream::pair().map_err(prepare("channels"))?;

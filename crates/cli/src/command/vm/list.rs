@@ -1,11 +1,11 @@
 //! `brisk vm list`, `info`, `console` and `log`.
 
-use std::fs;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context;
+use brisk_host::files;
 use brisk_tools::guest::harmless;
 use brisk_tools::vm::{Condition, Error, StateDirs, VmPaths, condition, standstill, unit_of};
 use comfy_table::{Table, presets};
@@ -226,7 +226,7 @@ fn show(path: &Path, follow: bool, ui: &Ui) -> anyhow::Result<u8> {
     let mut at = 0;
     loop {
         let mut bytes = Vec::new();
-        match fs::File::open(path) {
+        match files::open_regular(path) {
             Ok(mut file) => {
                 // A log that became too long has lost its beginning, which was shown already.
                 at = at.min(file.metadata()?.len());

@@ -6,7 +6,7 @@ use brisk_host::files::{self, Durability};
 
 use super::super::condition::Condition;
 use super::super::error::{Error, file};
-use super::super::paths::VmPaths;
+use super::super::paths::{LARGEST, VmPaths};
 
 /// Content of the note while a VM is being suspended: what names its image is not known yet.
 const BEGUN: &[u8] = b"being suspended\n";
@@ -18,7 +18,7 @@ pub(super) struct Before(Option<Vec<u8>>);
 /// on: it is suspended then, or stands still, or runs.
 pub(super) fn begin(paths: &VmPaths) -> Result<Before, Error> {
     let path = paths.carried();
-    let before = Before(fs::read(&path).ok());
+    let before = Before(files::read_regular(&path, LARGEST).ok());
     files::replace(&path, BEGUN, Durability::Durable).map_err(file("write", &path))?;
     Ok(before)
 }
@@ -36,15 +36,15 @@ pub(super) fn take_back(paths: &VmPaths, Before(before): Before) {
 /// The note repeats what names the image: after any other resume or suspend it is another one, and
 /// the note is void.
 pub(super) fn note(paths: &VmPaths) -> std::io::Result<()> {
-    let suspended = fs::read(paths.suspended())?;
+    let suspended = files::read_regular(&paths.suspended(), LARGEST)?;
     files::replace(&paths.carried(), &suspended, Durability::Durable)
 }
 
 /// Whether a VM in this condition is to be resumed when the host is up.
 pub(super) fn is_noted(paths: &VmPaths, now: Condition) -> bool {
-    match fs::read(paths.carried()) {
+    match files::read_regular(&paths.carried(), LARGEST) {
         Ok(noted) if noted == BEGUN => matches!(now, Condition::Suspended | Condition::Paused),
-        Ok(noted) => fs::read(paths.suspended()).is_ok_and(|now| now == noted),
+        Ok(noted) => files::read_regular(&paths.suspended(), LARGEST).is_ok_and(|now| now == noted),
         Err(_) => false,
     }
 }
@@ -52,7 +52,7 @@ pub(super) fn is_noted(paths: &VmPaths, now: Condition) -> bool {
 /// Forgets what an earlier process began, if the VM runs, or is off: a later suspend is not its own.
 pub(super) fn forget_begun(paths: &VmPaths, now: Condition) {
     let is_over = matches!(now, Condition::Running | Condition::Off);
-    if is_over && fs::read(paths.carried()).is_ok_and(|noted| noted == BEGUN) {
+    if is_over && files::read_regular(&paths.carried(), LARGEST).is_ok_and(|noted| noted == BEGUN) {
         forget(paths);
     }
 }

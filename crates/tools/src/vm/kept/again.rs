@@ -4,13 +4,12 @@
 //! (`kvm_put_msrs` in QEMU's `target/i386/kvm/kvm.c`) has the kernel write the time into the guest's
 //! memory (`kvm_write_wall_clock` in `arch/x86/kvm/x86.c`).
 
-use std::fs;
 use std::io;
 
 use brisk_host::files::{self, Durability};
 use serde::{Deserialize, Serialize};
 
-use super::super::paths::VmPaths;
+use super::super::paths::{LARGEST, VmPaths};
 
 /// The record.
 #[derive(Serialize, Deserialize)]
@@ -35,7 +34,7 @@ pub(super) fn note(paths: &VmPaths, image: &[u8; 16], digest: [u8; 32]) -> io::R
 
 /// The digest that was recorded last, if it was for this image.
 pub(super) fn digest_of(paths: &VmPaths, image: &[u8; 16]) -> Option<[u8; 32]> {
-    let text = fs::read(paths.kept_again()).ok()?;
+    let text = files::read_regular(&paths.kept_again(), LARGEST).ok()?;
     let again: Again = serde_json::from_slice(&text).ok()?;
     (again.image == *image).then_some(again.digest)
 }
