@@ -3,18 +3,24 @@
 #![expect(clippy::unwrap_used, reason = "what cannot go on fails the test")]
 
 use std::fs::{self, Permissions};
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 
-use brisk_testkit::{Machines, brisk_of, qemu_is_before, trials};
+use brisk_testkit::{Machines, Mount, Signal, brisk_of, qemu_is_before, trials, until};
 use libtest_mimic::Arguments;
 use rustix::fs::{CWD, Mode, mkfifoat};
 
 fn main() {
-    let tests: [(&str, fn()); 3] = [
+    let tests: [(&str, fn()); 7] = [
         ("a_cache_of_others_keeps_no_machine_from_its_end", cache),
+        ("a_machine_without_its_sockets_is_not_off", sockets),
         ("a_pipe_is_not_waited_for", pipes),
         ("a_log_is_not_written_through_a_link", links),
+        ("what_is_known_of_disks_must_be_readable", standing),
+        ("an_image_is_discarded_with_its_record", discarded),
+        ("a_kill_keeps_what_a_silent_machine_is_in", silent),
     ];
     let all = trials(qemu_is_before(8, 2), tests);
     libtest_mimic::run(&Arguments::from_args(), all).exit();
@@ -27,6 +33,16 @@ fn machines() -> Machines {
 fn pipe(path: &Path) {
     let _ = fs::remove_file(path);
     mkfifoat(CWD, path, Mode::RUSR | Mode::WUSR).unwrap();
+}
+
+/// Has a VM's QEMU execute a command without arguments.
+fn qmp(all: &Machines, name: &str, command: &str) {
+    let stream = UnixStream::connect(all.runtime_dir(name).join("qmp.sock")).unwrap();
+    let mut lines = BufReader::new(&stream).lines().map(Result::unwrap);
+    for command in ["qmp_capabilities", command] {
+        writeln!(&stream, "{{\"execute\": \"{command}\", \"id\": 1}}").unwrap();
+        lines.find(|line| line.contains("\"id\": 1")).unwrap();
+    }
 }
 
 /// A shutdown needs none.
@@ -48,6 +64,29 @@ fn cache() {
     let _ = all.does(&["resume", "a"]);
 }
 
+/// As by a program that removes old files.
+fn sockets() {
+    let all = machines();
+    all.boot("a", &[]);
+    fs::remove_file(all.runtime_dir("a").join("qmp.sock")).unwrap();
+    assert_eq!(all.glance("a"), "busy");
+    all.refuses(&["start", "a"], &["runs already"]);
+    all.refuses(&["rm", "a"], &["busy"]);
+    assert_eq!(all.count(), 1);
+    let _ = all.does(&["kill", "a"]);
+    assert_eq!(all.count(), 0);
+    // Its number is lost, too.
+    let _ = all.does(&["start", "a"]);
+    for record in [
+        all.runtime_dir("a").join("pid"),
+        all.state_dir("a").join("process"),
+    ] {
+        fs::remove_file(record).unwrap();
+    }
+    let _ = all.does(&["stop", "a"]);
+    assert_eq!(all.count(), 0);
+}
+
 fn pipes() {
     let all = machines();
     all.boot("a", &[]);
@@ -67,6 +106,8 @@ fn pipes() {
     assert_eq!(all.doing("a"), "running");
     let _ = all.does(&["info", "a"]);
     all.refuses(&["log", "a"], &["it is not a regular file"]);
+    all.refuses(&["suspend", "a"], &["standing", "it is not a regular file"]);
+    fs::remove_file(state.join("standing")).unwrap();
     let _ = all.does(&["suspend", "a"]);
     pipe(&state.join("console.log"));
     all.refuses(&["resume", "a", "--eager"], &["console.log"]);
@@ -102,4 +143,90 @@ fn links() {
     let _ = all.does(&["stop", "a"]);
     assert_eq!(all.count(), 0);
     assert_eq!(fs::read_to_string(&other).unwrap(), "mine\n");
+}
+
+/// A guest that stands still goes on only if its disks are what they were.
+fn standing() {
+    let all = machines();
+    all.boot("a", &[]);
+    qmp(&all, "a", "stop");
+    let record = all.state_dir("a").join("standing");
+    fs::write(&record, "{").unwrap();
+    let why = ["standing, which says what its disks were, cannot be read"];
+    all.refuses(&["resume", "a"], &why);
+    all.refuses(&["suspend", "a"], &why);
+    assert_eq!(all.doing("a"), "paused");
+    fs::remove_file(&record).unwrap();
+    let _ = all.does(&["resume", "a"]);
+    assert_eq!(all.output("a", "echo on"), "on\n");
+}
+
+fn discarded() {
+    let all = machines();
+    let state = Mount::failing(all.dir().join("state"), 400 << 20);
+    let image = all.dir().join("a.brisk");
+    all.boot("a", &["--suspend-path", image.to_str().unwrap()]);
+    let _ = all.does(&["suspend", "a"]);
+    state.fail();
+    let why = ["cannot remove", "suspended", "Read-only file system"];
+    all.refuses(&["discard", "a"], &why);
+    assert_eq!(all.doing("a"), "suspended");
+    let resumed = image.with_extension("brisk.resumed");
+    fs::rename(&image, &resumed).unwrap();
+    all.refuses(&["discard", "a"], &why);
+    assert_eq!(all.doing("a"), "resume cut off");
+    fs::rename(&resumed, all.dir().join("away")).unwrap();
+    all.refuses(&["discard", "a"], &why);
+    assert_eq!(all.doing("a"), "image missing");
+}
+
+/// The command that suspended it was killed, and its QEMU does not answer.
+fn silent() {
+    let all = machines();
+    all.boot("a", &["--compression", "none"]);
+    let fill = "mkdir /m && mount -t tmpfs none /m && dd if=/dev/urandom of=/m/x bs=1M count=30 \
+                && echo mine > /run/file";
+    let _ = all.output("a", fill);
+    let _ = all.does(&["suspend", "a"]);
+    let _ = all.does(&["resume", "a", "--eager"]);
+    let image = all.state_dir("a").join("a.brisk");
+    assert!(image.with_extension("brisk.base-0").exists());
+    // What changes is written so slowly that QEMU can be stopped meanwhile.
+    let _ = all.output(
+        "a",
+        "dd if=/dev/urandom of=/m/x bs=1M count=10 conv=notrunc",
+    );
+    let _ = all.does(&["set", "a", "--bandwidth", "2M"]);
+    let suspending = all.vm(&["suspend", "a"]).spawn();
+    let io = format!("/proc/{}/io", suspending.id());
+    until("it writes", || {
+        let io = fs::read_to_string(&io).unwrap();
+        let written = io.lines().find_map(|line| line.strip_prefix("wchar: "));
+        let written: u64 = written.unwrap().parse().unwrap();
+        (written > 1 << 20).then_some(())
+    });
+    let [qemu] = &all.processes("qemu")[..] else {
+        panic!("one QEMU")
+    };
+    qemu.signal(Signal::STOP);
+    let record = all.state_dir("a").join("suspended");
+    until("it is noted", || record.exists().then_some(()));
+    // Nor does its command, for now.
+    suspending.signal(Signal::STOP);
+    let text = format!(
+        "process {0}, which is stopped (kill -CONT {0}",
+        suspending.id()
+    );
+    until("it is stopped", || {
+        let refused = all.vm(&["kill", "a"]).exits(125);
+        refused.stderr.contains(&text).then_some(())
+    });
+    suspending.signal(Signal::KILL);
+    let _ = suspending.wait();
+    assert_eq!(all.glance("a"), "busy");
+    let _ = all.does(&["kill", "a"]);
+    assert_eq!(all.count(), 0);
+    assert_eq!(all.doing("a"), "suspended");
+    let _ = all.does(&["resume", "a"]);
+    assert_eq!(all.output("a", "cat /run/file"), "mine\n");
 }

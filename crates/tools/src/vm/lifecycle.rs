@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use brisk_image::{Claim, resumed_name};
+use brisk_image::{Claim, remove_resumed, resumed_name};
 use brisk_vm::cache::Cache;
 use brisk_vm::guest::Step;
 use brisk_vm::launch::{start_detached, why_one_user};
@@ -97,7 +97,7 @@ pub fn start_as(
     paths.prepare()?;
     paths.processing("start", "");
     let _ = fs::remove_file(paths.working_set());
-    SuspendRecord::remove(paths);
+    SuspendRecord::remove(paths)?;
     // A suspended VM needs them, and a cache may be emptied.
     plan.machine.boot.kernel = paths.keep("kernel", &plan.machine.boot.kernel)?;
     plan.machine.boot.initramfs = paths.keep("initramfs", &plan.machine.boot.initramfs)?;
@@ -395,8 +395,14 @@ fn kill_locked(paths: &VmPaths) -> Result<(), Error> {
     paths.processing("kill", "");
     process::end_process(paths)?;
     paths.note("VM killed");
-    if removes.is_empty() {
-        ended(paths);
+    // One that did not answer may have been suspended when its command was killed.
+    match condition(paths) {
+        Ok(Condition::Suspended) => {
+            paths.clear();
+            live::note_kept(paths)?;
+        }
+        _ if removes.is_empty() => ended(paths),
+        _ => {}
     }
     Ok(())
 }
@@ -431,16 +437,25 @@ pub fn discard(paths: &VmPaths) -> Result<(), Error> {
             process::end_process(paths)?;
             backing_chain::remove_left(paths, claim.image());
             claim.start()?;
+            // A record that stays would have the image missed.
+            if let Err(error) = SuspendRecord::remove(paths) {
+                claim.undo();
+                claim.release()?;
+                return Err(error);
+            }
             claim.finish()?;
             paths.note("Image removed");
         }
         Condition::CutOff => {
-            let image = resumed_name(&paths.image_now()?);
+            let usual = paths.image_now()?;
+            let image = resumed_name(&usual);
             if suspend_record::owns(paths, &image) != Some(true) {
                 return not_known(&image);
             }
             paths.processing("discard", "");
             process::end_process(paths)?;
+            SuspendRecord::remove(paths)?;
+            remove_resumed(&usual)?;
             paths.note("Image of a resume that was cut off removed");
         }
         Condition::Missing if suspend_record::is_replaced(paths) => {
@@ -450,8 +465,8 @@ pub fn discard(paths: &VmPaths) -> Result<(), Error> {
             paths.processing("discard", "");
             process::end_process(paths)?;
             // Its base images stay: the image may come back, or be another host's by now.
+            SuspendRecord::remove(paths)?;
             paths.forget_memory();
-            SuspendRecord::remove(paths);
             paths.clear();
             paths.note("Image forgotten");
             return Ok(());
@@ -473,6 +488,7 @@ pub fn discard(paths: &VmPaths) -> Result<(), Error> {
 fn ended(paths: &VmPaths) {
     backing_chain::forget(paths);
     paths.forget_memory();
-    SuspendRecord::remove(paths);
+    // What can be removed has been by discard; another VM that ends had none.
+    let _ = SuspendRecord::remove(paths);
     paths.clear();
 }

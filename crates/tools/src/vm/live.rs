@@ -16,7 +16,7 @@ use super::kept;
 use super::log_size;
 use super::page_service::look_after;
 use super::paths::VmPaths;
-use super::process::{GLANCE, connect_within, end, is_there, pid};
+use super::process::{GLANCE, connect_within, end, is_there, pid, wait_for_end};
 use super::running::Running;
 use super::suspend_record;
 
@@ -64,7 +64,8 @@ fn condition_within(paths: &VmPaths, limit: Duration) -> Result<Condition, Error
             Err(_) => {}
         }
     }
-    if !paths.runtime().exists() && pid(paths).is_some() {
+    // It has no sockets any more: it is about to end, or they were removed.
+    if pid(paths).is_some() && !wait_for_end(paths, limit) {
         return Ok(Condition::Busy);
     }
     suspend_record::check_readable(paths)?;
@@ -95,11 +96,7 @@ pub(super) fn settle(paths: &VmPaths) -> Result<Condition, Error> {
     if now == Condition::Suspended && is_there(paths)? {
         paths.note("Ending what a command that was killed left standing still");
         end(paths)?;
-        let image = brisk_image::resumable(&paths.image_now()?);
-        let header = image.and_then(|image| Header::read(&image).ok());
-        if let Some(header) = header.filter(|header| header.kept) {
-            kept::note_kept_again(paths, &header);
-        }
+        note_kept(paths)?;
     }
     if now == Condition::Running {
         suspend_record::SuspendRecord::remove_used(paths);
@@ -114,6 +111,16 @@ pub(super) fn settle(paths: &VmPaths) -> Result<Condition, Error> {
         return condition(paths);
     }
     Ok(now)
+}
+
+/// Records again what kept memory of a suspended VM is, whose QEMU was ended beside its image.
+pub(super) fn note_kept(paths: &VmPaths) -> Result<(), Error> {
+    let image = brisk_image::resumable(&paths.image_now()?);
+    let header = image.and_then(|image| Header::read(&image).ok());
+    if let Some(header) = header.filter(|header| header.kept) {
+        kept::note_kept_again(paths, &header);
+    }
+    Ok(())
 }
 
 /// Reason to let nobody into a VM: the command that makes it works on it, or was killed.

@@ -7,6 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use brisk_host::files;
+use brisk_host::proc::Procfs;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
@@ -102,5 +103,12 @@ fn holder(lock: &mut File) -> String {
         text.clear();
         thread::sleep(Duration::from_millis(1));
     }
-    text.trim().to_owned()
+    let text = text.trim();
+    let process = text.rsplit(' ').next().and_then(|word| word.parse().ok());
+    match process.map(|process| (process, Procfs::default().stat(process))) {
+        Some((process, Ok(stat))) if matches!(stat.state, 'T' | 't') => {
+            format!("{text}, which is stopped (kill -CONT {process} has it go on)")
+        }
+        _ => text.to_owned(),
+    }
 }

@@ -183,7 +183,8 @@ fn go_on(paths: &VmPaths, late: &PostcopyMemory<'_>) -> Result<(), Error> {
         qmp.execute("cont", &json!(null))?;
         set_clock(paths);
     }
-    SuspendRecord::remove(paths);
+    // The guest runs all the same.
+    let _ = SuspendRecord::remove(paths);
     let processors = qmp.execute("query-cpus-fast", &json!(null))?;
     if let Some(pid) = process::pid(paths) {
         late.has(Processors::of(pid, &processors));

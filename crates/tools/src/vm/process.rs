@@ -1,6 +1,5 @@
 //! A VM's QEMU: its process and its control channel.
 
-use std::io;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::thread;
@@ -51,20 +50,18 @@ pub(super) fn end_process(paths: &VmPaths) -> Result<(), Error> {
     if let Some(pid) = pid(paths).and_then(|pid| Pid::from_raw(pid as i32)) {
         // Fails only if it has ended by itself meanwhile.
         let _ = kill_process(pid, Signal::KILL);
-        if !wait_for_end(paths, END) {
-            return Err(Error::state(
-                &paths.name,
-                format!("did not end within {} s", END.as_secs()),
-                "its process may wait for a disk that does not answer",
-            ));
-        }
     } else if let Some(stream) = connect(paths)? {
         // Whoever started it was killed before it noted the number.
         control(&stream)?.execute("quit", &json!(null))?;
-        let gone = [PollFd::new(&stream, PollFlags::HUP)];
-        wait_at(gone, END);
     }
-    Ok(())
+    match wait_for_end(paths, END) {
+        true => Ok(()),
+        false => Err(Error::state(
+            &paths.name,
+            format!("did not end within {} s", END.as_secs()),
+            "its process may wait for a disk that does not answer",
+        )),
+    }
 }
 
 /// The control channel of a VM that is there.
@@ -77,10 +74,13 @@ pub(super) fn connect_within(
     paths: &VmPaths,
     limit: Duration,
 ) -> Result<Option<UnixStream>, Error> {
-    let path = paths.runtime_files().qmp();
+    connect_to(&paths.runtime_files().qmp(), limit)
+}
+
+fn connect_to(path: &Path, limit: Duration) -> Result<Option<UnixStream>, Error> {
     let deadline = Instant::now() + limit;
     loop {
-        match connect_now(&path) {
+        match connect_now(path) {
             Ok(stream) => return Ok(Some(stream)),
             Err(Errno::NOENT | Errno::CONNREFUSED) => return Ok(None),
             Err(Errno::AGAIN) if Instant::now() < deadline => thread::sleep(AGAIN),
@@ -101,20 +101,14 @@ fn connect_now(path: &Path) -> Result<UnixStream, Errno> {
     Ok(socket.into())
 }
 
-/// A socket of a QEMU, if that is there.
+/// A socket of a QEMU, if that is there. One that stands still takes no connections.
 pub(super) fn reach(path: &Path) -> Result<Option<UnixStream>, Error> {
-    match UnixStream::connect(path) {
-        Ok(stream) => Ok(Some(stream)),
-        Err(error)
-            if matches!(
-                error.kind(),
-                io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused
-            ) =>
-        {
-            Ok(None)
-        }
-        Err(error) => Err(file("connect to", path)(error)),
+    let stream = connect_to(path, ANSWER)?;
+    if let Some(stream) = &stream {
+        let waits = stream.set_nonblocking(false);
+        waits.map_err(file("connect to", path))?;
     }
+    Ok(stream)
 }
 
 /// The control channel for questions whose answers are only nice to have; it is not agreed on anything yet.
@@ -150,7 +144,12 @@ pub(super) fn set_pid(paths: &VmPaths, pid: u32) -> Result<(), Error> {
 /// Waits until QEMU has ended.
 pub(super) fn wait_for_end(paths: &VmPaths, limit: Duration) -> bool {
     let Some(pid) = pid(paths).and_then(|pid| Pid::from_raw(pid as i32)) else {
-        return true;
+        // Its number was not noted, or is lost.
+        return match connect_within(paths, limit) {
+            Ok(None) => true,
+            Ok(Some(stream)) => wait_at([PollFd::new(&stream, PollFlags::HUP)], limit),
+            Err(_) => false,
+        };
     };
     let Ok(process) = pidfd_open(pid, PidfdFlags::empty()) else {
         return true;

@@ -26,7 +26,7 @@ use super::paths::{StateDirs, VmPaths};
 use super::process;
 use super::qemu_fit::{self, Fit, adopt, check_started, fit, replace_firmware};
 use super::running::Running;
-use super::standing;
+use super::standing::{self, Standing};
 use super::stderr_tail::StderrTail;
 use super::suspend_record::{self, SuspendRecord, cut_off, image_missing};
 use super::unlock::{host_keys, with_host_key};
@@ -165,8 +165,11 @@ pub(super) fn resume_standing(paths: &VmPaths) -> Result<(), Error> {
 fn go_on(paths: &VmPaths, how: &How, begun: Instant) -> Result<Resumed, Error> {
     disk_error::check_continuable(paths)?;
     let stream = process::connect(paths)?.ok_or_else(|| Error::has_ended(&paths.name))?;
-    standing::go_on(paths, &mut process::control(&stream)?, &how.accepted_disks)?;
-    SuspendRecord::remove(paths);
+    let noted = Standing::read(paths)?;
+    let mut qmp = process::control(&stream)?;
+    standing::go_on(paths, &mut qmp, noted.as_ref(), &how.accepted_disks)?;
+    // The guest runs all the same.
+    let _ = SuspendRecord::remove(paths);
     paths.note("VM goes on");
     set_clock(paths);
     Ok(Resumed {

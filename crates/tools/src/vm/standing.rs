@@ -6,6 +6,7 @@
 //! there, and the guest continues only if they are unchanged.
 
 use std::fs;
+use std::io;
 use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -32,9 +33,9 @@ pub(super) struct Standing {
 }
 
 impl Standing {
-    /// Records the disks of a guest that has just been stopped. QEMU may still write to the
-    /// metadata of qcow2 images: those are left out unless it has `finished`.
-    pub(super) fn record(paths: &VmPaths, disks: &[Disk], finished: bool) -> Result<(), Error> {
+    /// The disks of a guest that has just been stopped. QEMU may still write to the metadata of qcow2
+    /// images: those are left out unless it has `finished`.
+    pub(super) fn of(disks: &[Disk], finished: bool) -> Result<Self, Error> {
         let mut identities = Vec::new();
         for disk in disks {
             if finished || disk.format == DiskFormat::Raw {
@@ -44,16 +45,41 @@ impl Standing {
                 identities.push(identify(&backing.path, false)?);
             }
         }
-        let standing = Self {
+        Ok(Self {
             disks: Reserved::all(disks),
             identities,
-        };
+        })
+    }
+
+    /// Records them.
+    pub(super) fn write(&self, paths: &VmPaths) -> Result<(), Error> {
         let path = path(paths);
         let write = || {
-            let text = serde_json::to_vec(&standing)?;
+            let text = serde_json::to_vec(self)?;
             files::replace(&path, &text, Durability::Atomic)
         };
         write().map_err(file("write", &path))
+    }
+
+    /// What is recorded of a VM that stands still.
+    ///
+    /// # Errors
+    /// If that cannot be read: its disks may have changed.
+    pub(super) fn read(paths: &VmPaths) -> Result<Option<Self>, Error> {
+        let path = path(paths);
+        let read = match files::read_regular(&path, LARGEST) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            read => read.and_then(|text| Ok(serde_json::from_slice(&text)?)),
+        };
+        read.map(Some).map_err(|error| {
+            let what = format!(
+                "stands still since a suspend was ended in the middle, and {}, which says what its \
+                 disks were, cannot be read ({error})",
+                path.display()
+            );
+            let hint = "brisk vm resume has it go on when that can be read; brisk vm kill ends it";
+            Error::state(&paths.name, what, hint)
+        })
     }
 
     /// Removes the record: the guest runs, or its QEMU has ended.
@@ -66,18 +92,18 @@ fn path(paths: &VmPaths) -> PathBuf {
     paths.state().join(STANDING)
 }
 
-/// Continues a guest that a killed suspend has left stopped, if its disks are unchanged, except for
-/// accepted ones.
+/// Continues a guest that a suspend has left stopped, if its disks are what was noted of them, except
+/// for accepted ones.
 ///
 /// # Errors
 /// If a disk has changed, or QEMU refuses.
 pub(super) fn go_on(
     paths: &VmPaths,
     qmp: &mut Control<'_>,
+    noted: Option<&Standing>,
     accepted: &[PathBuf],
 ) -> Result<(), Error> {
-    let read = files::read_regular(&path(paths), LARGEST).ok();
-    if let Some(standing) = read.and_then(|text| serde_json::from_slice::<Standing>(&text).ok()) {
+    if let Some(standing) = noted {
         // Nobody else writes to them from then on.
         activate_soon(qmp)?;
         let others = standing.identities.iter();

@@ -1,5 +1,6 @@
 //! Suspend of a VM to an image.
 
+use std::cell::RefCell;
 use std::fs::File;
 use std::ops::Range;
 use std::path::Path;
@@ -109,7 +110,7 @@ pub fn suspend(
     let stream = process::connect(paths)?.ok_or_else(|| Error::has_ended(&paths.name))?;
     let mut qmp = process::control(&stream)?;
     // An earlier suspend that was killed may have left it standing still.
-    standing::go_on(paths, &mut qmp, &[])?;
+    standing::go_on(paths, &mut qmp, Standing::read(paths)?.as_ref(), &[])?;
     if running.directories.is_some() && one_has_ended(&mut qmp)? {
         let (what, hint) = (
             "cannot be suspended: what serves its directories has ended",
@@ -135,6 +136,7 @@ pub fn suspend(
         options: &options,
         base: base.as_ref(),
         keeps: keeps.as_ref(),
+        standing: RefCell::new(None),
         control,
     };
     let drops = !alone && how.drop_cache.unwrap_or(definition.suspend.drop_cache);
@@ -152,7 +154,7 @@ pub fn suspend(
             // It goes on where it was, with its own locks.
             drop(locks);
             SuspendRecord::forget_prepared(paths);
-            return Err(go_on(paths, &mut qmp, error));
+            return Err(suspend.go_on(&mut qmp, error));
         }
     };
     let noted = suspend.note(based);
@@ -289,6 +291,8 @@ struct Suspend<'a> {
     base: Option<&'a Image>,
     /// Where its memory is kept.
     keeps: Option<&'a (Area, Keep)>,
+    /// The disks of the guest since it stands still.
+    standing: RefCell<Option<Standing>>,
     control: brisk_image::Control<'a>,
 }
 
@@ -333,9 +337,23 @@ impl<'a> Suspend<'a> {
             true => drop_cache(self.paths, self.running, &ram, writer, self.control)?,
             false => (writer, None),
         };
-        let record = SuspendRecord::of(self.definition, self.path, writer.id(), disks);
-        record.prepare(self.paths)?;
+        self.prepare(&writer)?;
         Ok(Begun { ram, writer, place })
+    }
+
+    /// Prepares the record of an image.
+    fn prepare(&self, writer: &Writer<'_>) -> Result<(), Error> {
+        let disks = &self.running.machine.devices.disks;
+        let record = SuspendRecord::of(self.definition, self.path, writer.id(), disks);
+        record.prepare(self.paths)
+    }
+
+    /// Notes the disks of the guest, which stands still.
+    fn stands(&self, finished: bool) -> Result<(), Error> {
+        let standing = Standing::of(&self.running.machine.devices.disks, finished)?;
+        let written = standing.write(self.paths);
+        self.standing.replace(Some(standing));
+        written
     }
 
     /// Stops the guest and writes the image; whether it has only what changed.
@@ -349,12 +367,12 @@ impl<'a> Suspend<'a> {
         let (paths, base) = (self.paths, self.base);
         let disks = &self.running.machine.devices.disks;
         qmp.execute("stop", &json!(null))?;
-        Standing::record(paths, disks, false)?;
+        self.stands(false)?;
         let state = save_state(qmp)?;
         locks.check(&paths.name)?;
         // QEMU makes the data durable, and not always when it was written, by which a disk is known.
         make_durable(disks)?;
-        Standing::record(paths, disks, true)?;
+        self.stands(true)?;
         let features = cpu_features(qmp, &mut || false)?;
         let description = describe(paths, self.running, self.definition, features)?;
         let free = place.and_then(|place| left_out(paths, place, &ram, &description));
@@ -397,7 +415,9 @@ impl<'a> Suspend<'a> {
                     kept: None,
                     ..source
                 };
-                return Ok((self.writer(None)?.finish(&whole)?, false));
+                let writer = self.writer(None)?;
+                self.prepare(&writer)?;
+                return Ok((writer.finish(&whole)?, false));
             }
             result => (result?, base.is_some()),
         };
@@ -417,10 +437,8 @@ impl<'a> Suspend<'a> {
         if let Some(other) = backing_chain::noted(paths).filter(|other| *other != self.path) {
             backing_chain::remove(paths, &other, None);
         }
-        let disks = &self.running.machine.devices.disks;
         // Without that note the image is known by its keys.
-        let written = SuspendRecord::write(paths, self.definition, self.path, disks);
-        written.map_err(|error| {
+        SuspendRecord::place(paths).map_err(|error| {
             paths.note(&format!("Where it is was not noted: {}", chain(&error)));
             Error::NotNoted {
                 name: paths.name.clone(),
@@ -429,23 +447,24 @@ impl<'a> Suspend<'a> {
             }
         })
     }
-}
 
-/// Has a guest go on that could not be suspended; the message about that.
-fn go_on(paths: &VmPaths, qmp: &mut Control<'_>, error: Error) -> Error {
-    if let Err(refused) = standing::go_on(paths, qmp, &[]) {
-        let what = format!(
-            "was not suspended ({}), and stands still: {}",
-            chain(&error),
-            chain(&refused)
-        );
-        paths.note(&format!("VM {what}"));
-        // Another process may have locked a disk meanwhile.
-        return Error::state(&paths.name, what, "brisk vm resume has it go on");
+    /// Has the guest go on, which could not be suspended; the message about that.
+    fn go_on(&self, qmp: &mut Control<'_>, error: Error) -> Error {
+        let paths = self.paths;
+        if let Err(refused) = standing::go_on(paths, qmp, self.standing.take().as_ref(), &[]) {
+            let what = format!(
+                "was not suspended ({}), and stands still: {}",
+                chain(&error),
+                chain(&refused)
+            );
+            paths.note(&format!("VM {what}"));
+            // Another process may have locked a disk meanwhile.
+            return Error::state(&paths.name, what, "brisk vm resume has it go on");
+        }
+        paths.note(&format!("Suspend failed, it goes on: {error}"));
+        set_clock(paths);
+        error.or_interrupted()
     }
-    paths.note(&format!("Suspend failed, it goes on: {error}"));
-    set_clock(paths);
-    error.or_interrupted()
 }
 
 /// Makes the disks durable that a guest has written to, with the times of the last change.

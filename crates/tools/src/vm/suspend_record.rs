@@ -53,20 +53,10 @@ impl SuspendRecord {
         }
     }
 
-    /// Records durably the image that a VM with these disks has been suspended to.
-    pub(super) fn write(
-        paths: &VmPaths,
-        definition: &Definition,
-        image: &Path,
-        disks: &[Disk],
-    ) -> Result<(), Error> {
-        let id = Header::read(image)?.id;
+    /// Records durably that a VM has been suspended to the image that was prepared for, wherever that
+    /// is by now: without a record, one that was moved away would not be missed.
+    pub(super) fn place(paths: &VmPaths) -> Result<(), Error> {
         let (from, to) = (prepared(paths), paths.suspended());
-        let ready = files::read_regular(&from, LARGEST).ok();
-        let ready = ready.and_then(|text| serde_json::from_slice::<Self>(&text).ok());
-        if ready.is_none_or(|noted| noted.id != id) {
-            Self::of(definition, image, id, disks).prepare(paths)?;
-        }
         let placed = fs::rename(&from, &to).and_then(|()| files::sync_directory(&paths.state()));
         placed.map_err(file("write", &to))?;
         // Where definitions cannot be written, only a missing state directory goes unnoticed.
@@ -152,19 +142,30 @@ impl SuspendRecord {
             header.is_ok_and(|header| header.id == noted.id)
         };
         if Self::read(paths).is_some_and(|noted| used(&noted)) {
-            Self::remove(paths);
+            // The guest runs all the same.
+            let _ = Self::remove(paths);
         }
     }
 
     /// Removes the record durably: the VM is not suspended any more, and after a power cut its
     /// image would be missed.
-    pub(super) fn remove(paths: &VmPaths) {
+    ///
+    /// # Errors
+    /// If it, or its copy, is still there.
+    pub(super) fn remove(paths: &VmPaths) -> Result<(), Error> {
         Self::forget_prepared(paths);
-        let _ = fs::remove_file(paths.suspended_copy());
-        if fs::remove_file(paths.suspended()).is_ok() {
+        let removed = |path: PathBuf| match fs::remove_file(&path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(file("remove", path)(error))
+            }
+            other => Ok(other.is_ok()),
+        };
+        let copy = removed(paths.suspended_copy());
+        if removed(paths.suspended())? {
             // It is gone all the same as long as this host runs.
             let _ = files::sync_directory(&paths.state());
         }
+        copy.map(drop)
     }
 }
 
@@ -395,5 +396,31 @@ impl VmPaths {
                 .map_or_else(|| self.image(&Definition::default()), |noted| noted.image)),
             Err(error) => Err(error),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::vm::StateDirs;
+
+    #[test]
+    fn an_image_that_was_moved_away_at_once_is_missed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name);
+        let dirs = StateDirs {
+            config: path("config"),
+            state: path("state"),
+            runtime: path("run"),
+            key: path("key"),
+        };
+        let paths = dirs.vm("a").unwrap();
+        paths.prepare().unwrap();
+        let record = SuspendRecord::of(&Definition::default(), &path("a.brisk"), [7; 16], &[]);
+        record.prepare(&paths).unwrap();
+        SuspendRecord::place(&paths).unwrap();
+        assert_eq!(missing(&paths), Some(path("a.brisk")));
+        SuspendRecord::remove(&paths).unwrap();
+        assert_eq!(missing(&paths), None);
     }
 }
