@@ -1,16 +1,19 @@
 //! Names of open files: whether one still has its name, and renaming to a name that is not taken,
 //! also on file systems without `RENAME_NOREPLACE`.
 //!
-//! NFS, 9p and some FUSE file systems refuse renameat2(2) with flags (`EINVAL`). There the new
-//! name is made with link(2), which fails where it is taken, and the old one is removed. A crash
+//! NFS, 9p and some FUSE file systems refuse renameat2(2) with flags (`EINVAL`). There, but for FUSE,
+//! the new name is made with link(2), which fails where it is taken, and the old one is removed. A crash
 //! between both leaves one file with two names; the next call with these names removes the old one.
 
 use std::fs::{self, File};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, RenameFlags, linkat, renameat, renameat_with, statat, unlinkat};
+use rustix::fs::{
+    AtFlags, Mode, OFlags, RenameFlags, fstatfs, linkat, openat, renameat, renameat_with, statat,
+    unlinkat,
+};
 use rustix::io::Errno;
 use rustix::path::Arg;
 
@@ -47,21 +50,39 @@ pub(crate) fn rename_new<P: Arg + Copy>(dir: impl AsFd, from: P, to: P) -> Resul
 
 fn link_new<P: Arg + Copy>(dir: impl AsFd, from: P, to: P) -> Result<(), Errno> {
     let dir = dir.as_fd();
+    if is_on_fuse(dir, from) {
+        return rename_if_free(dir, from, to);
+    }
     match linkat(dir, from, dir, to, AtFlags::empty()) {
         Ok(()) => unlinkat(dir, from, AtFlags::empty()).inspect_err(|_| {
             let _ = unlinkat(dir, to, AtFlags::empty());
         }),
         Err(Errno::EXIST) if is_same(dir, from, to) => unlinkat(dir, from, AtFlags::empty()),
-        // No hard links either. Whoever writes here holds the VM's lock.
+        // No hard links either.
         Err(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS | Errno::MLINK) => {
-            match statat(dir, to, AtFlags::SYMLINK_NOFOLLOW) {
-                Ok(_) => Err(Errno::EXIST),
-                Err(Errno::NOENT) => renameat(dir, from, dir, to),
-                Err(errno) => Err(errno),
-            }
+            rename_if_free(dir, from, to)
         }
         Err(errno) => Err(errno),
     }
+}
+
+/// Renames to a name that no file has now. Whoever writes here holds the VM's lock.
+fn rename_if_free<P: Arg + Copy>(dir: BorrowedFd<'_>, from: P, to: P) -> Result<(), Errno> {
+    match statat(dir, to, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(_) => Err(Errno::EXIST),
+        Err(Errno::NOENT) => renameat(dir, from, dir, to),
+        Err(errno) => Err(errno),
+    }
+}
+
+/// Whether a file is in a FUSE file system. Some of them, such as sshfs, number names and not files: a
+/// link would be another file, and the lock on the open one would not be the new name's.
+fn is_on_fuse<P: Arg>(dir: BorrowedFd<'_>, path: P) -> bool {
+    /// `FUSE_SUPER_MAGIC` of linux/magic.h.
+    const MAGIC: u32 = 0x6573_5546;
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let found = openat(dir, path, flags, Mode::empty()).and_then(fstatfs);
+    found.is_ok_and(|stat| stat.f_type as u32 == MAGIC)
 }
 
 /// Most symbolic links that are followed (path_resolution(7)).
