@@ -36,6 +36,21 @@ fn a_share_can_be_written_unless_it_is_read_only() {
     assert_eq!(fs::read_dir(&closed).unwrap().count(), 1);
 }
 
+/// Not the one whose name is what is left of the bytes that are no text.
+#[test]
+fn a_name_that_is_no_text_shows_no_other_directory() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+    let home = tempdir().unwrap();
+    let named = |name: &[u8]| home.path().join(OsStr::from_bytes(name));
+    let (one, other) = (named(b"\xff"), named("\u{fffd}".as_bytes()));
+    for directory in [&one, &other] {
+        fs::create_dir(directory).unwrap();
+    }
+    let run = brisk!["--root", "none", "--share", ".:/mnt"].command(["true"]);
+    let _ = run.current_dir(&one).exits(125).explains(&["is not UTF-8"]);
+}
+
 /// Tries every way to make files that give rights on the host; prints what worked.
 const WAYS: &str = r#"
     cd /open || exit 9

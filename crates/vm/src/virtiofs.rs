@@ -254,6 +254,8 @@ impl Virtiofsd {
                 args
             }
             Flavour::C => {
+                // A comma begins another option, such as another source.
+                let dir = dir.replace('\\', "\\\\").replace(',', "\\,");
                 let source = format!(
                     "source={dir},cache={cache},sandbox=chroot,log_level=err,modcaps={without}"
                 );
@@ -435,5 +437,18 @@ mod tests {
         assert!(!is_closed(&below));
         set(&below, 0o700);
         assert!(is_closed(&below));
+    }
+
+    #[test]
+    fn a_comma_in_a_name_begins_no_other_option() {
+        let daemon = Virtiofsd {
+            path: "/bin/true".into(),
+            flavour: Flavour::C,
+            identity: Identity::of(Path::new("/bin/true")).unwrap(),
+        };
+        let dir = Path::new("/srv/a,source=/etc/b\\c");
+        let args = daemon.args(dir, Access::ReadOnly, Sandbox::Chroot, false);
+        let source = "source=/srv/a\\,source=/etc/b\\\\c,cache=always,";
+        assert!(args.iter().any(|arg| arg.starts_with(source)), "{args:?}");
     }
 }

@@ -143,6 +143,7 @@ pub fn plan(options: &Options, facts: &Facts) -> Result<Plan, Error> {
         disks: facts.disks.iter().any(|attached| attached.disk.writable),
     };
     let directories = directories(options, facts, &shares);
+    have_names(&directories)?;
     let serves = sharing == Sharing::Virtiofs && !directories.is_empty();
     let prepare = steps(&scene);
     let command = command(options, facts)?;
@@ -211,6 +212,19 @@ fn directories(options: &Options, facts: &Facts, shares: &[SharedDirectory]) -> 
         access: share.access,
     });
     root.into_iter().chain(shared).collect()
+}
+
+/// Checks that QEMU and virtiofsd can be told which directories they are: another one may have the
+/// name that is left of one that is no text.
+fn have_names(directories: &[Shown]) -> Result<(), Error> {
+    let mut paths = directories.iter().map(|shown| &shown.path);
+    match paths.find(|path| path.to_str().is_none()) {
+        None => Ok(()),
+        Some(path) => Err(Error::unfit(
+            format!("the path of {} is not UTF-8", path.display()),
+            "rename it, or bind-mount it elsewhere",
+        )),
+    }
 }
 
 /// Devices that show directories to the guest.
