@@ -4,13 +4,15 @@
 
 use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::process::Command;
 
 use brisk_testkit::{Machines, Mount, Signal, brisk_of, qemu_is_before, trials, until};
 use libtest_mimic::Arguments;
 use rustix::fs::{CWD, Mode, mkfifoat};
+use serde_json::{Value, json};
 
 fn main() {
     let tests: [(&str, fn()); 7] = [
@@ -131,18 +133,57 @@ fn pipes() {
 /// Whoever can change the files of a VM that root ends.
 fn links() {
     let all = machines();
-    all.boot("a", &[]);
+    all.boot("a", &["--autoshutdown", "suspend"]);
     let other = all.dir().join("other");
     fs::write(&other, "mine\n").unwrap();
     for name in ["log", "lock"] {
         let _ = fs::remove_file(all.state_dir("a").join(name));
-        std::os::unix::fs::symlink(&other, all.state_dir("a").join(name)).unwrap();
+        symlink(&other, all.state_dir("a").join(name)).unwrap();
     }
     let state = all.dir().join("state");
     fs::set_permissions(&state, Permissions::from_mode(0o777)).unwrap();
-    let _ = all.does(&["stop", "a"]);
+    let down = all.vm(&["autostop"]).exits(125);
+    let _ = down.explains(&["a: it was not suspended, but stopped", "others can change"]);
     assert_eq!(all.count(), 0);
     assert_eq!(fs::read_to_string(&other).unwrap(), "mine\n");
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    // Records that others made name no process to end, and no file to remove.
+    fs::set_permissions(&state, Permissions::from_mode(0o755)).unwrap();
+    let _ = fs::remove_file(all.state_dir("a").join("lock"));
+    let _ = all.does(&["start", "a"]);
+    let plan = all.runtime_dir("a").join("plan.json");
+    let mut text: Value = serde_json::from_str(&fs::read_to_string(&plan).unwrap()).unwrap();
+    text["machine"]["memory"]["ram"] = json!({ "File": other });
+    let mut stranger = Command::new("sleep").arg("600").spawn().unwrap();
+    let stat = fs::read_to_string(format!("/proc/{}/stat", stranger.id())).unwrap();
+    let start = stat
+        .rsplit_once(')')
+        .unwrap()
+        .1
+        .split_whitespace()
+        .nth(19)
+        .unwrap();
+    let record = format!("{} {start}\n", stranger.id());
+    let (pid, process) = (
+        all.runtime_dir("a").join("pid"),
+        all.state_dir("a").join("process"),
+    );
+    for (path, text) in [
+        (&plan, text.to_string()),
+        (&pid, record.clone()),
+        (&process, record),
+    ] {
+        fs::write(path, text).unwrap();
+        chown(path, Some(12345), None).unwrap();
+    }
+    let _ = all.does(&["kill", "a"]);
+    assert_eq!(all.count(), 0);
+    assert!(stranger.try_wait().unwrap().is_none());
+    assert!(other.exists());
+    stranger.kill().unwrap();
+    stranger.wait().unwrap();
 }
 
 /// A guest that stands still goes on only if its disks are what they were.

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{CWD, MemfdFlags, Mode, OFlags, ResolveFlags, memfd_create, openat, openat2};
 use tempfile::NamedTempFile;
 
-pub use crate::own_file::{append, open_lock};
+pub use crate::own_file::{append, open_lock, read_own};
 
 /// Degree to which a replacement is on the disk when [`replace`] returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -138,7 +138,7 @@ pub fn read_regular_below(root: &Path, path: &Path, most: u64) -> io::Result<Vec
     bounded(&open_any(Path::new(&name))?, most)
 }
 
-fn bounded(file: &File, most: u64) -> io::Result<Vec<u8>> {
+pub(crate) fn bounded(file: &File, most: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     file.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > most {

@@ -2,13 +2,14 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 use rustix::fs::OFlags;
 use rustix::io::Errno;
+use rustix::process::geteuid;
 
-use crate::files::must_be_regular;
+use crate::files::{bounded, must_be_regular, open_regular};
 use crate::trust::is_own_way;
 
 /// Opens the file of a lock for reading and writing, and makes an empty one that only its owner may
@@ -54,6 +55,21 @@ pub fn append(path: &Path) -> io::Result<File> {
     }
 }
 
+/// Content of a regular file of at most so many bytes that root or this user has made: what others put
+/// in its place is not believed.
+///
+/// # Errors
+/// If it cannot be read, is no such file, or is longer.
+pub fn read_own(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    let file = open_regular(path)?;
+    let owner = file.metadata()?.uid();
+    if ![0, geteuid().as_raw()].contains(&owner) {
+        let reason = format!("it belongs to user {owner}");
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, reason));
+    }
+    bounded(&file, most)
+}
+
 fn is_link(error: &io::Error) -> bool {
     Errno::from_io_error(error) == Some(Errno::LOOP)
 }
@@ -90,5 +106,18 @@ mod tests {
         assert!(append(&at("link")).is_err());
         append(&at("new")).unwrap().write_all(b", two").unwrap();
         assert_eq!(fs::read_to_string(at("new")).unwrap(), "one, two");
+    }
+    #[test]
+    fn what_others_made_is_not_believed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        fs::write(&path, "text").unwrap();
+        assert_eq!(read_own(&path, 4).unwrap(), b"text");
+        assert!(read_own(&path, 3).is_err());
+        if geteuid().is_root() {
+            std::os::unix::fs::chown(&path, Some(12345), None).unwrap();
+            let error = read_own(&path, 4).unwrap_err().to_string();
+            assert_eq!(error, "it belongs to user 12345");
+        }
     }
 }

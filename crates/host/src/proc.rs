@@ -94,7 +94,7 @@ impl Procfs {
     /// now is another, and one that has ended and is not reaped yet does not live.
     #[must_use]
     pub fn recorded(&self, path: &Path) -> Option<u32> {
-        let text = files::read_regular_text(path).ok()?;
+        let text = String::from_utf8(files::read_own(path, RECORD).ok()?).ok()?;
         let mut words = text.split_ascii_whitespace();
         let (pid, started) = (words.next()?.parse().ok()?, words.next()?);
         // Boots are alike: another process may have the number and the start of one before. Files of
@@ -165,6 +165,8 @@ impl Procfs {
     }
 }
 
+/// Most bytes of a record of a process.
+const RECORD: u64 = 4096;
 /// Room for the usual files.
 const FILE: usize = 4096;
 

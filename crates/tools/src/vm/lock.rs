@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use brisk_host::files;
 use brisk_host::proc::Procfs;
+use brisk_host::trust::own_directory;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
@@ -50,6 +51,24 @@ impl VmPaths {
             .and_then(|()| opened.rewind())
             .and_then(|()| opened.write_all(line.as_bytes()));
         Ok(Lock { _file: opened })
+    }
+
+    /// Checks that only root and this user can change what a suspend believes: which memory is written,
+    /// to which place, and for whom. What ends VMs looks at them wherever they are.
+    ///
+    /// # Errors
+    /// If others can.
+    pub(super) fn must_be_own(&self) -> Result<(), Error> {
+        let definition = self.file();
+        let definitions = definition.parent().unwrap_or(&definition);
+        for dir in [definitions, &self.state(), &self.runtime()] {
+            own_directory(dir).map_err(|reason| {
+                let dir = dir.display();
+                let what = format!("cannot be suspended: others can change {dir}: {reason}");
+                Error::state(&self.name, what, "close it to others (chmod go-w, chown)")
+            })?;
+        }
+        Ok(())
     }
 
     fn lock_state(&self) -> Result<File, Error> {

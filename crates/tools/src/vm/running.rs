@@ -105,7 +105,7 @@ impl Running {
 
     pub(super) fn of(paths: &VmPaths) -> Result<Self, Error> {
         let path = paths.plan();
-        let text = files::read_regular(&path, LARGEST).map_err(file("read", &path))?;
+        let text = files::read_own(&path, LARGEST).map_err(file("read", &path))?;
         serde_json::from_slice(&text).map_err(|error| file("read", path)(error.into()))
     }
 }

@@ -66,7 +66,7 @@ pub fn suspend(
     control: brisk_image::Control<'_>,
 ) -> Result<Report, Error> {
     let _lock = paths.lock("suspend")?;
-    let definition = paths.definition()?;
+    let definition = paths.must_be_own().and_then(|()| paths.definition())?;
     let options = definition.suspend.options().map_err(|e| paths.wrong(e))?;
     let mut recipients = recipients(paths, &definition, how.passphrase.as_ref())?;
     let now = live::settle(paths)?;
