@@ -337,6 +337,10 @@ fn other_files() {
     let _ = all.does(&["autostop"]).explains(&["a: stopped in"]);
     let list = all.does(&["list"]).explains(&["a (copy)"]);
     assert!(!list.stderr.contains(".#a"), "{}", list.stderr);
+    // A link that somebody turned round.
+    symlink("z.toml", beside("z")).unwrap();
+    let hint = ["z.toml", "a link there leads to itself"];
+    all.refuses(&["rm", "z"], &hint);
 }
 
 fn earlier_boot() {

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use brisk_vm::launch;
 use brisk_vm::libvirt;
 use brisk_vm::qemu::control;
+use rustix::io::Errno;
 
 use super::condition::Condition;
 use super::definition::DefinitionError;
@@ -289,6 +290,9 @@ impl Error {
             }
             Self::File { source, .. } if source.kind() == io::ErrorKind::StorageFull => {
                 Some("free some space there".to_owned())
+            }
+            Self::File { source, .. } if Errno::from_io_error(source) == Some(Errno::LOOP) => {
+                Some("a link there leads to itself: remove it, or change where it leads".to_owned())
             }
             _ => None,
         }

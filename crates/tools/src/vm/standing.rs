@@ -61,7 +61,7 @@ impl Standing {
         write().map_err(file("write", &path))
     }
 
-    /// What is recorded of a VM that stands still.
+    /// The record of a VM that stands still.
     ///
     /// # Errors
     /// If that cannot be read: its disks may have changed.
