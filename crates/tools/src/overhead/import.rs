@@ -64,7 +64,7 @@ pub enum Origin {
     Share,
 }
 
-/// What is behind the name of a target in a report, if its number is a mean.
+/// Mark behind the name of a target in a report, if its number is a mean.
 pub const MEAN: &str = " (mean)";
 
 /// A file that has no results.

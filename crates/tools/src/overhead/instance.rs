@@ -14,7 +14,7 @@ use super::affinity::allowed;
 use super::clock::{Moment, Taken, stamp};
 use super::counts::{Counts, DEFINITIONS};
 use super::limits;
-use super::metrics::COUNTS;
+use super::metrics::{BY_CLOCK, BY_LINES, COUNTS, TIMES};
 use super::probe::Figures;
 use super::session::Patience;
 use super::session_error::SessionError;
@@ -429,13 +429,6 @@ const BOOT: &str = "/proc/sys/kernel/random/boot_id";
 /// Name of what [`FACTS`] says of it.
 const BOOT_FACT: &str = "boot";
 
-/// Name of the fact that says how its times are taken.
-pub(super) const TIMES: &str = "times";
-/// By its shell, which has the host's clock.
-const BY_CLOCK: &str = "by the host's clock, where they happen";
-/// By what comes from it.
-pub(super) const BY_LINES: &str = "by the host's clock, as its lines of begin and end come";
-
 /// Whether a kind of target may run on the host's kernel: guests have their own, whatever they say.
 fn has_hosts_kernel(kind: &Kind) -> bool {
     match kind {
@@ -451,7 +444,7 @@ fn has_hosts_kernel(kind: &Kind) -> bool {
 
 /// What to do if a work directory is full that the target itself has.
 const OF_TARGET: &str = "give the target more memory, or a larger ${d%/*}";
-/// The same of one that brisk gives it.
+/// What to do if one is full that brisk gives it.
 const SHARE_OF_HOST: &str = "it is a share of the host's free memory: free some of that, measure fewer \
                              targets, or measure on a disk with --ablate tmpfs";
 

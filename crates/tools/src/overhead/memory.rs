@@ -8,8 +8,6 @@ use std::path::{Path, PathBuf};
 use brisk_host::proc::Procfs;
 use rustix::fs::{statfs, statvfs};
 
-use super::started::WORK;
-
 /// Part of the free memory that all targets together may take.
 const PART: f64 = 0.75;
 /// Least that a target may take, bytes: what a small kernel needs.
@@ -36,9 +34,10 @@ pub(super) struct Bound {
 }
 
 impl Bound {
-    /// Of where work directories of this host are; none if that is a disk.
-    pub(super) fn here(limit: u64) -> Option<Self> {
-        let mut places = WORK.iter().map(Path::new);
+    /// Of the first of these places that there is, where work directories of this host are; none if that
+    /// is a disk.
+    pub(super) fn here(places: &[&str], limit: u64) -> Option<Self> {
+        let mut places = places.iter().map(Path::new);
         Self::of(places.find(|place| place.is_dir())?, limit)
     }
 

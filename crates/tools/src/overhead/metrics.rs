@@ -45,6 +45,13 @@ pub(super) const REST: &str = PARTS[6];
 /// Name of the fact of a report that lists the processors.
 pub const PROCESSORS: &str = "processors used";
 
+/// Name of the fact that says how its times are taken.
+pub(super) const TIMES: &str = "times";
+/// By its shell, which has the host's clock.
+pub(super) const BY_CLOCK: &str = "by the host's clock, where they happen";
+/// By what comes from it.
+pub(super) const BY_LINES: &str = "by the host's clock, as its lines of begin and end come";
+
 /// The series of a side and a metric.
 pub(super) fn series<'a>(report: &'a Report, side: &str, metric: &str) -> Option<&'a Series> {
     let name = format!("{side}: {metric}");

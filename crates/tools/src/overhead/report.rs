@@ -8,8 +8,7 @@ use brisk_measure::{
 
 use super::clock::least;
 use super::disturbance::{is_dropped, is_untimed};
-use super::instance::{BY_LINES, TIMES};
-use super::metrics::{CPU, OFF, PARTS, REST, STEAL, TIME, WAITING, series};
+use super::metrics::{BY_LINES, CPU, OFF, PARTS, REST, STEAL, TIME, TIMES, WAITING, series};
 use super::sides::{AGAIN_NAME, Side};
 
 /// Pairs that an interval of 95 % needs: five allow at most 93.75 % of confidence.
@@ -38,7 +37,7 @@ pub struct Row {
     pub by_cpu: Option<(f64, Option<Interval>)>,
     /// By how much the host's times differ from themselves, as a part of them; none if that is not known.
     pub floor: Option<f64>,
-    /// The same of CPU times.
+    /// By how much the host's CPU times differ from themselves.
     pub floor_of_cpu: Option<f64>,
     /// Shares of wall-clock time times processors, of the whole: medians of the parts of
     /// [`PARTS`]. None for a part that is not counted.

@@ -157,7 +157,7 @@ impl Started {
         })?;
         // Others have a file system or a memory of their own.
         if matches!(kind, Kind::Host | Kind::Command(_) | Kind::Uml(_)) {
-            session.bound = limit.and_then(Bound::here);
+            session.bound = limit.and_then(|limit| Bound::here(&WORK, limit));
         }
         // What a guest that runs already does is not done by what was started here.
         let meter = match (&existing, &group) {

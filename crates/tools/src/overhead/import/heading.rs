@@ -14,7 +14,7 @@ pub(super) enum Column {
     Mean(Option<Quantity>),
     /// Numbers of a result with this name, which may be empty.
     Result(String, Quantity),
-    /// What is said beside the result: deviations, extremes, CPU time, counts.
+    /// Numbers beside the result: deviations, extremes, CPU time, counts.
     Beside,
     /// Units of the lines.
     Unit,
