@@ -80,6 +80,12 @@ fn systems_in_lines_have_a_result_in_each_column() {
         "fio [>IOPS] host=91000? KVM=60100?",
     ];
     assert_eq!(of(text), expected);
+    let text = "System,7-Zip (MIPS),build (s)\nhost,65000,42.1\nKVM:,63000,44\n";
+    let expected = [
+        "7-Zip [>MIPS] host=65000? KVM=63000?",
+        "build [<s] host=42.1? KVM=44?",
+    ];
+    assert_eq!(of(text), expected);
     let text = "system;mean (ms);stddev (ms);min (ms)\nhost;120.4;2;118\nKVM;131.9;3;128\n";
     assert_eq!(of(text), [" [<s] host=0.1204 mean KVM=0.1319 mean"]);
     let text = "system,run 1,run 2,mean\nhost,1.5,1.7,1.6\nKVM,2.5,2.7,2.6\n";
@@ -398,6 +404,10 @@ fn output_that_is_not_read_is_named() {
         (
             "   4 workers completed 8 kernels so far (avrg: 1100.75 s/run)\n",
             "kcbenchrate",
+        ),
+        (
+            "Kernel\n    Seconds < Lower Is Better\n    host . 100.5 |==\n",
+            "its composite.xml",
         ),
         (r#"{"benchmarks": []}"#, "no JSON of hyperfine"),
         (

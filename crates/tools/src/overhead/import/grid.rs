@@ -109,6 +109,9 @@ pub(super) fn grids(text: &str) -> Result<Vec<Grid>, ImportError> {
     }
     let has_columns = words.len() < grid.rows.len() && !has_blanks;
     by_words(&mut grid, &words, has_columns)?;
+    for name in grid.rows.iter_mut().filter_map(|row| row.cells.first_mut()) {
+        *name = name.trim_end_matches([':', '=', ' ']).to_owned();
+    }
     grid.rows
         .retain(|row| row.cells.iter().any(|cell| !cell.is_empty()));
     Ok(vec![grid])

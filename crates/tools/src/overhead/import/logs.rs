@@ -5,7 +5,7 @@ use super::quantity::Quantity;
 use super::{Entry, ImportError, Imported, Origin, number};
 
 /// Marks of outputs that would pass for tables, and what to do with them.
-const REFUSED: [(&str, &str); 8] = [
+const REFUSED: [(&str, &str); 9] = [
     ("Geekbench ", "Geekbench: write a table of its scores"),
     (
         "kernels so far (avrg:",
@@ -18,6 +18,10 @@ const REFUSED: [(&str, &str); 8] = [
     (
         ": (groupid=",
         "fio in its normal output: import what --output-format=json writes",
+    ),
+    (
+        "er Is Better\n",
+        "the Phoronix Test Suite on a terminal: import its composite.xml",
     ),
     (
         "|=== Command",

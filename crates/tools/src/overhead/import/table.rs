@@ -38,6 +38,14 @@ fn is_heading(grid: &Grid, first: &Row) -> bool {
         || name.is_empty()
         || Lines::of(name) == Lines::Tests
         || (!first.has_number() && first.cells.len() > 1)
+        || names_units(first)
+}
+
+/// Whether a line without a number has a unit behind a name, which may begin with a digit.
+fn names_units(first: &Row) -> bool {
+    let is_value = |cell| matches!(cell, Cell::Value(_) | Cell::Share(_));
+    let mut cells = first.cells.iter().skip(1);
+    !first.values().any(is_value) && cells.any(|cell| Quantity::behind(cell).is_some())
 }
 
 fn of_grid(mut grid: Grid) -> Result<Vec<Imported>, ImportError> {
