@@ -96,7 +96,7 @@ fn verdict(
     let Some(Interval { low, high }) = interval else {
         return format!(
             "Whether {name} is slower than the host is not decided: it takes {ratio:.2} times the \
-             host's {what} in fewer than {LEAST} rounds; make more with --rounds."
+             host's {what} in fewer than {LEAST} rounds that count; make more with --rounds."
         );
     };
     let floor = floor.unwrap_or(0.0);
