@@ -6,8 +6,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use brisk_testkit::{
-    Checked, Finished, Loop, Machines, Mount, Signal, Taken, brisk, brisk_of, capture, lacks,
-    qemu_is_before, tool, trial,
+    Checked, Finished, Loop, Machines, Mount, Refusal, Signal, Taken, apart, brisk, brisk_of,
+    capture, lacks, qemu_is_before, refuse, tool, trial,
 };
 use libtest_mimic::Arguments;
 
@@ -36,12 +36,31 @@ fn main() {
             suspending,
         ),
         trial("an_image_at_the_same_place", old(), same_place),
+        trial("an_image_is_discarded_beyond_a_quota", old(), quota),
     ];
     libtest_mimic::run(&Arguments::from_args(), trials).exit();
 }
 
 fn machines() -> Machines {
     Machines::new(|| brisk_of!["vm"], env!("CARGO_TARGET_TMPDIR"))
+}
+
+/// Where renaming takes room that is not there, as on btrfs, a removal still makes some.
+fn quota() {
+    let all = machines();
+    all.boot("a", &[]);
+    let _ = all.does(&["suspend", "a"]);
+    let image = all.state_dir("a").join("a.brisk");
+    apart(|| {
+        refuse(&[Refusal::Renames]);
+        all.refuses(&["resume", "a"], &["cannot rename", "free some space"]);
+        assert!(image.exists());
+        assert_eq!(all.doing("a"), "suspended");
+        let _ = all.does(&["discard", "a"]);
+    });
+    assert!(!image.exists());
+    assert_eq!(all.doing("a"), "off");
+    assert!(!all.state_dir("a").join("suspended").exists());
 }
 
 /// An empty disk.

@@ -182,6 +182,13 @@ impl Error {
         Self::Invalid(what.into())
     }
 
+    /// Whether there is no room for a change.
+    #[must_use]
+    pub fn is_no_space(&self) -> bool {
+        use io::ErrorKind::{QuotaExceeded, StorageFull};
+        matches!(self, Self::Io { source, .. } if matches!(source.kind(), StorageFull | QuotaExceeded))
+    }
+
     /// Hint for the user, beyond the message.
     #[must_use]
     pub fn hint(&self) -> Option<&'static str> {
@@ -189,7 +196,7 @@ impl Error {
             return None;
         };
         match source.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            _ if self.is_no_space() => {
                 Some("free some space, choose another directory, or compress more")
             }
             io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied => {

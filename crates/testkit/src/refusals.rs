@@ -18,6 +18,8 @@ pub enum Refusal {
     RenameFlags,
     /// linkat(2) is `EPERM`, as on FAT.
     Links,
+    /// Renaming is `EDQUOT`, as on btrfs beyond a quota.
+    Renames,
     /// open(2) with `O_TMPFILE` is `EOPNOTSUPP`, as on NFS and 9p.
     TemporaryFiles,
     /// chown(2) and lchown(2), which take a name, are `EPERM`.
@@ -35,6 +37,7 @@ impl Refusal {
 
     fn filter(self) -> BpfProgram {
         let named = [libc::SYS_chown, libc::SYS_lchown, libc::SYS_fchownat];
+        let renames = [libc::SYS_rename, libc::SYS_renameat, libc::SYS_renameat2];
         let argument = |number, op, value| {
             let length = SeccompCmpArgLen::Dword;
             SeccompCondition::new(number, length, op, value).unwrap()
@@ -46,6 +49,7 @@ impl Refusal {
                 (&[libc::SYS_renameat2][..], Some(flags), libc::EINVAL)
             }
             Self::Links => (&[libc::SYS_linkat][..], None, libc::EPERM),
+            Self::Renames => (&renames[..], None, libc::EDQUOT),
             Self::TemporaryFiles => {
                 let flags = argument(2, SeccompCmpOp::MaskedEq(TMPFILE), TMPFILE);
                 (&[libc::SYS_openat][..], Some(flags), libc::EOPNOTSUPP)

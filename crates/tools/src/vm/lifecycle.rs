@@ -1,11 +1,10 @@
 //! Start and stop of VMs.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use brisk_image::{Claim, remove_resumed, resumed_name};
 use brisk_vm::cache::Cache;
 use brisk_vm::guest::Step;
 use brisk_vm::launch::{start_detached, why_one_user};
@@ -28,7 +27,7 @@ use super::process;
 use super::qemu_fit::note_started;
 use super::running::Running;
 use super::stderr_tail::StderrTail;
-use super::suspend_record::{self, SuspendRecord, cut_off, image_missing};
+use super::suspend_record::{SuspendRecord, cut_off, image_missing};
 use super::unit;
 use crate::guest;
 
@@ -407,85 +406,8 @@ fn kill_locked(paths: &VmPaths) -> Result<(), Error> {
     Ok(())
 }
 
-/// Deletes the image of a suspended VM, which is off afterwards, or forgets an image that is gone.
-///
-/// # Errors
-/// If it is not suspended, or the image may be another VM's.
-pub fn discard(paths: &VmPaths) -> Result<(), Error> {
-    suspend_record::put_back(paths)?;
-    let _lock = paths.lock("discard")?;
-    note_end(paths);
-    let now = condition(paths)?;
-    // Nobody may need what is removed.
-    let not_known = |image: &Path| {
-        Err(Error::state(
-            &paths.name,
-            format!("may not be the VM in {}", image.display()),
-            "if nobody needs that any more, remove it",
-        ))
-    };
-    match now {
-        Condition::Suspended => {
-            let image = paths.image_now()?;
-            let mut claim = Claim::take(&image)?;
-            // What somebody else put there is not ours to remove.
-            if suspend_record::is_own(paths, &image, process::is_there(paths)?) != Some(true) {
-                claim.release()?;
-                return not_known(&image);
-            }
-            paths.processing("discard", "");
-            process::end_process(paths)?;
-            backing_chain::remove_left(paths, claim.image());
-            claim.start()?;
-            // A record that stays would have the image missed.
-            if let Err(error) = SuspendRecord::remove(paths) {
-                claim.undo();
-                claim.release()?;
-                return Err(error);
-            }
-            claim.finish()?;
-            paths.note("Image removed");
-        }
-        Condition::CutOff => {
-            let usual = paths.image_now()?;
-            let image = resumed_name(&usual);
-            if suspend_record::owns(paths, &image) != Some(true) {
-                return not_known(&image);
-            }
-            paths.processing("discard", "");
-            process::end_process(paths)?;
-            SuspendRecord::remove(paths)?;
-            remove_resumed(&usual)?;
-            paths.note("Image of a resume that was cut off removed");
-        }
-        Condition::Missing if suspend_record::is_replaced(paths) => {
-            return Err(image_missing(paths));
-        }
-        Condition::Missing => {
-            paths.processing("discard", "");
-            process::end_process(paths)?;
-            // Its base images stay: the image may come back, or be another host's by now.
-            SuspendRecord::remove(paths)?;
-            paths.forget_memory();
-            paths.clear();
-            paths.note("Image forgotten");
-            return Ok(());
-        }
-        Condition::Off => {
-            let hint = "there is no image to discard";
-            return Err(Error::state(&paths.name, "is not suspended", hint));
-        }
-        _ => {
-            let what = format!("is not suspended, but {}", now.name());
-            return Err(Error::state(&paths.name, what, "brisk vm kill ends it"));
-        }
-    }
-    ended(paths);
-    Ok(())
-}
-
 /// Removes the runtime files of a VM that is off.
-fn ended(paths: &VmPaths) {
+pub(super) fn ended(paths: &VmPaths) {
     backing_chain::forget(paths);
     paths.forget_memory();
     // What can be removed has been by discard; another VM that ends had none.

@@ -16,6 +16,7 @@ mod cpu_features;
 mod definition;
 mod describe;
 mod directories;
+mod discard;
 mod disk_error;
 mod disk_locks;
 mod disks;
@@ -61,6 +62,7 @@ pub use auto::{
 pub use clone::resume_clone;
 pub use condition::Condition;
 pub use definition::{Autoshutdown, Definition, DefinitionError, ImageFormat, Network, Suspend};
+pub use discard::discard;
 pub use disk_error::standstill;
 pub use error::Error;
 pub use exec::{ExecRequest, Execution, exec, executions};
@@ -68,9 +70,7 @@ pub use host_key::HostRecipient;
 pub use identity::new_uuid;
 pub use kept::Area;
 pub use late::Late;
-pub use lifecycle::{
-    BOOT, Ending, discard, kill, kill_process, start, start_as, stop, stop_process,
-};
+pub use lifecycle::{BOOT, Ending, kill, kill_process, start, start_as, stop, stop_process};
 pub use live::condition;
 pub use lock::Lock;
 pub use log_size::bound_logs;
