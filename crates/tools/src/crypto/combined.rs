@@ -74,6 +74,24 @@ const OF_OFFLOAD: &str = "throughput of the offload";
 /// CPUs of the whole system, less those of an idle one.
 const CPUS: &str = "CPUs in use for it";
 
+/// CPUs that other programs may use while the figures of CPU time still say something of the
+/// implementations.
+const OTHERS: f64 = 0.1;
+
+/// Withholds CPU time where other programs used so much before or after that what they used
+/// meanwhile is not known.
+fn withhold_busy(report: &mut Report, before: f64, after: f64) {
+    if before.max(after) <= OTHERS {
+        return;
+    }
+    let is_cpus = |name: &str| name.rsplit_once(": ").is_some_and(|(_, it)| it == CPUS);
+    report.series.retain(|series| !is_cpus(&series.name));
+    report.notes.push(format!(
+        "CPU time is withheld: other programs used {before:.2} CPUs before and {after:.2} after, so \
+         what was used for this is not known. End them, and measure again."
+    ));
+}
+
 /// Threads of each kind, on processors of their own as far as there are enough: software has the
 /// last ones, the offload those before them.
 fn groups(pair: &Pair, split: Split, cpus: &[usize]) -> Vec<Group> {
@@ -163,8 +181,11 @@ pub fn combined(
         seconds: pair.seconds,
         groups,
     };
-    let idle = machine.measure(&request(Vec::new()), &mut |_| {})?;
-    let idle = idle.window.busy() / idle.window.seconds;
+    let idle_cpus = |machine: &mut dyn Worker| -> Result<f64, NotMeasured> {
+        let idle = machine.measure(&request(Vec::new()), &mut |_| {})?;
+        Ok(idle.window.busy() / idle.window.seconds)
+    };
+    let idle = idle_cpus(&mut *machine)?;
     let shared = std::cell::RefCell::new(progress);
     let experiment = Experiment::new(&plan, interrupt).on_round(|round| {
         (shared.borrow_mut())(Step::Round(*round));
@@ -195,6 +216,8 @@ pub fn combined(
             Err(other) => Err(other),
         }
     })?;
+    let after = idle_cpus(&mut *machine)?;
+    withhold_busy(saved.report, idle, after);
     saved.save()?;
     Ok(())
 }
@@ -306,6 +329,27 @@ mod tests {
         // They share what there is.
         assert_eq!(of(1, 1, &[5]), [[5], [5]]);
         assert_eq!(Split::all(2).len(), 8);
+    }
+
+    #[test]
+    fn cpu_time_of_a_busy_host_is_withheld() {
+        let split = Split {
+            software: 1,
+            offload: 1,
+        };
+        for (before, after, is_there) in [(0.02, 0.1, true), (0.3, 0.0, false), (0.0, 1.5, false)] {
+            let created = "2026-01-01T00:00:00Z";
+            let mut report = Report::new("crypto-combined", created, Default::default());
+            for (metric, unit) in [(THROUGHPUT, Unit::BytesPerSecond), (CPUS, Unit::Ratio)] {
+                let _ = report.series_mut(&format!("{}: {metric}", split.name()), unit);
+            }
+            withhold_busy(&mut report, before, after);
+            let names = report.series.iter().map(|series| series.name.as_str());
+            let names: Vec<_> = names.filter(|name| name.ends_with(CPUS)).collect();
+            assert_eq!(!names.is_empty(), is_there, "{before} {after}");
+            assert_eq!(report.notes.is_empty(), is_there);
+            assert!(report.series[0].name.ends_with(THROUGHPUT));
+        }
     }
 
     /// 100 MB/s and 50 MB/s alone; 90 MB/s at once.

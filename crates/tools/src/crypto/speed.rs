@@ -190,7 +190,12 @@ impl Speed {
 /// Sources: `action_benchmark` in `src/cryptsetup.c` of cryptsetup 2.6,
 /// `crypto/tcrypt.c` of Linux 6.1, and the headings of sbc-bench 0.9.
 fn other_program(text: &str) -> Option<&'static str> {
-    const OTHERS: [(&str, &str); 4] = [
+    const OTHERS: [(&str, &str); 5] = [
+        (
+            "Encrypting in chunks of ",
+            "the output of cryptodev-linux's tests, which have the device alone; openssl speed \
+             -elapsed -evp aes-128-cbc, with and without -engine devcrypto, measures both",
+        ),
         ("Tests are approximate using memory only", CRYPTSETUP),
         ("Algorithm |       Key |      Encryption |", CRYPTSETUP),
         ("tcrypt: testing speed of", TCRYPT),

@@ -423,9 +423,10 @@ fn diff(name: &str, old: &str, new: &str) -> String {
         return String::new();
     }
     let name = printable_line(name);
+    let path = name.trim_start_matches('/');
     let diff = TextDiff::from_lines(old, new);
     diff.unified_diff()
-        .header(&format!("a/{name}"), &format!("b/{name}"))
+        .header(&format!("a/{path}"), &format!("b/{path}"))
         .to_string()
 }
 

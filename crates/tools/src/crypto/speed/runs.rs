@@ -100,7 +100,8 @@ pub(super) fn read(text: &str) -> Found {
     let mut reader = Reader::default();
     // Terminals end lines with \r\n, and some lines with \r only.
     for line in text.split(['\n', '\r']) {
-        reader.line(line);
+        // Who quotes an output in Markdown may have made numbers bold.
+        reader.line(&line.replace("**", ""));
         if reader.kept > MOST {
             break;
         }

@@ -240,6 +240,13 @@ fn runs_of_failed_calls_have_no_result() {
 }
 
 #[test]
+fn bold_numbers_are_numbers() {
+    let text = "You have chosen to measure elapsed time instead of user CPU time.\n\
+        Doing AES-128-CBC for **3s** on 16 size blocks: **512457** AES-128-CBC's in **3.00s**\n";
+    assert!(shown(text).contains("16:"), "{}", shown(text));
+}
+
+#[test]
 fn outputs_of_other_programs_are_named() {
     for (text, name) in [
         (
@@ -251,6 +258,11 @@ fn outputs_of_other_programs_are_named() {
             "#     Algorithm |       Key |      Encryption |      Decryption\n\
              aes-xts        256b      2017.5 MiB/s      2010.6 MiB/s\n",
             "cryptsetup benchmark",
+        ),
+        (
+            "Testing AES-128-CBC cipher:\n\tEncrypting in chunks of 512 bytes: done. 110.86 MB in \
+             5.00 secs: 22.17 MB/sec\n",
+            "cryptodev-linux",
         ),
         (
             "tcrypt: test 0 (128 bit key, 16 byte blocks): 4861246 operations in 1 seconds \
