@@ -192,6 +192,80 @@ const CASES: &[Case] = &[
         says: &["module tcrypt"],
         never: &["faster"],
     },
+    // Tests in rows, systems in columns; the last test has no seconds.
+    Case {
+        words: &["overhead", "import", SAVED, "overhead/tests-in-rows.csv"],
+        status: 0,
+        says: &[
+            "compile
+target",
+            "bare metal",
+            "fio randread",
+            "52400 IOPS",
+        ],
+        never: &["60100 s", "IOPS s"],
+    },
+    // The heading stands above the rows of another block.
+    Case {
+        words: &["overhead", "import", SAVED, "overhead/mmtests-min.txt"],
+        status: 0,
+        says: &[
+            "fork
+target",
+            "patched   101.7",
+        ],
+        never: &["column 1"],
+    },
+    Case {
+        words: &["overhead", "import", SAVED, "overhead/mmtests-title.txt"],
+        status: 0,
+        says: &["autonumabench elsp-NUMA01", "patched  240.1 s"],
+        never: &["autonumabench base"],
+    },
+    // The prompt is no result.
+    Case {
+        words: &[
+            "overhead",
+            "import",
+            SAVED,
+            "overhead/kcbench-host.txt",
+            "overhead/kcbench-guest.txt",
+        ],
+        status: 0,
+        says: &["kcbench-guest.txt  268.7 s", "1.07"],
+        never: &["4 s "],
+    },
+    Case {
+        words: &["overhead", "import", SAVED, "overhead/kcbench-host.txt"],
+        status: REFUSED,
+        says: &["has one target only"],
+        never: &[],
+    },
+    Case {
+        words: &["overhead", "import", SAVED, "overhead/single-spaces.txt"],
+        status: 0,
+        says: &["guest   14.00 s", "1.12"],
+        never: &["host 12.5 12.4"],
+    },
+    // Means and extremes are no runs.
+    Case {
+        words: &[
+            "overhead",
+            "import",
+            SAVED,
+            "overhead/hyperfine-terminal.txt",
+        ],
+        status: REFUSED,
+        says: &["hyperfine on a terminal", "--export-json"],
+        never: &[],
+    },
+    // A table of a blog, with thousands and percentages.
+    Case {
+        words: &["overhead", "import", SAVED, "overhead/iops.md"],
+        status: 0,
+        says: &["4K Random Read", "95000 IOPS", "520.0 MB/s"],
+        never: &["95 s"],
+    },
 ];
 
 fn corpus() -> PathBuf {
