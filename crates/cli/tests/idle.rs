@@ -12,7 +12,7 @@ use serde_json::Value;
 use tempfile::{TempDir, tempdir};
 
 fn main() {
-    let here: [(_, fn()); 11] = [
+    let here: [(_, fn()); 12] = [
         (
             "a_script_is_not_replaced_by_its_command",
             a_script_is_not_replaced_by_its_command,
@@ -54,6 +54,7 @@ fn main() {
             guests_that_run_are_looked_at,
         ),
         ("what_is_no_guest_is_named", what_is_no_guest_is_named),
+        ("many_guests_have_a_summary_and_a_baseline", many_guests),
     ];
     let mut all = trials(None, here);
     let validator = tool("virt-xml-validate").is_file() && tool("xmllint").is_file();
@@ -68,6 +69,52 @@ fn main() {
 
 fn brisk() -> Brisk {
     brisk_of!("idle")
+}
+
+fn many_guests() {
+    let dir = tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    let start = "qemu-system-x86_64 -accel kvm -nodefaults -name debug-threads=on -M pc";
+    let uhci = "-device piix3-usb-uhci,id=u -device usb-tablet,bus=u.0";
+    for (name, more) in [("a.sh", ""), ("b.sh", uhci), ("c.sh", ",hpet=off")] {
+        let separator = if more.starts_with('-') { " " } else { "" };
+        fs::write(path(name), format!("{start}{separator}{more}\n")).unwrap();
+    }
+    let files = ["a.sh", "b.sh", "c.sh"].map(path);
+    let lint = |more: &[&str]| brisk().arg("lint").args(&files).args(more);
+    let text = lint(&[]).exits(1).text();
+    let summary = "2 of 3 guests have findings:\n  \
+        high    hpet: 2 guests, 2 changed by brisk idle fix\n  \
+        high    usb-uhci: 1 guest, 1 changed by brisk idle fix\n\n";
+    assert!(text.starts_with(summary), "{text}");
+    let one = brisk().args(["lint", &files[0]]).exits(1).text();
+    assert!(!one.contains("guests have findings"), "{one}");
+
+    let json = brisk()
+        .arg("lint")
+        .args(&files[..2])
+        .args(["--format", "json", "--rule", "hpet"]);
+    let json = json.exits(1).text();
+    let found: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(found["guests"][0]["kind"], "command-line");
+    assert_eq!(found["guests"][0]["findings"][0]["fixable"], true);
+    fs::write(path("baseline"), json).unwrap();
+    let left = lint(&["--baseline", &path("baseline")]).exits(1).text();
+    assert!(
+        !left.contains("[hpet]") && left.contains("[usb-uhci]"),
+        "{left}"
+    );
+    assert!(left.contains("The baseline accepts 2 more."), "{left}");
+    let none = brisk().args(["lint", &files[0], "--baseline", &path("baseline")]);
+    let none = none.exits(0).text();
+    assert_eq!(
+        none,
+        "No problems found beside 1 that the baseline accepts.\n"
+    );
+    let other = brisk().args(["lint", &files[0], "--baseline", &files[1]]);
+    let _ = other
+        .exits(125)
+        .explains(&["as a baseline", "--format json writes"]);
 }
 
 const WEB: &str = include_str!("fixtures/web.xml");

@@ -1,29 +1,27 @@
 //! `brisk idle lint`.
 
 use std::ffi::OsString;
-use std::fmt::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use brisk_host::proc::Procfs;
 use brisk_tools::idle::measure::Options;
-use brisk_tools::idle::rules::descriptions;
+use brisk_tools::idle::rules::{GuestOs, descriptions};
 use brisk_tools::idle::text::Text;
-use brisk_tools::lint::{Edit, Finding, Fix, Severity};
-use brisk_vm::hardware::Place;
+use brisk_tools::lint::{Finding, Severity};
 use brisk_vm::libvirt::Defined;
 use brisk_vm::qemu::cmdline::CommandLine;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::causes::Causes;
 use super::description::{Described, Guests};
+use super::listing::{Baseline, edit, table};
 use super::sarif;
 use super::target::{of_domain, of_process, with_roles};
 use super::watch::watch;
 use crate::command::rules;
 use crate::exit;
-use crate::output::printable_line;
 use crate::parse;
 use crate::ui::Ui;
 
@@ -82,6 +80,11 @@ pub struct Args {
     #[arg(long = "rule", value_name = "RULE")]
     only: Vec<String>,
 
+    /// Leave out what an earlier brisk idle lint --format json wrote to this file: of each guest as
+    /// many findings of a rule as it had.
+    #[arg(long, value_name = "FILE")]
+    baseline: Option<PathBuf>,
+
     /// Show what is known of a rule.
     #[arg(long, value_name = "RULE")]
     explain: Option<String>,
@@ -138,11 +141,44 @@ pub(super) struct Linted {
     /// The file, if it is one.
     #[serde(skip)]
     pub(super) file: Option<PathBuf>,
+    /// What describes it: `xml`, `command-line`, `process` or `vm`.
+    kind: &'static str,
+    /// Number of its process.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pid: Option<u32>,
+    /// Its UUID, of a domain or a command line.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    uuid: Option<String>,
+    /// Its operating system, as far as it is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    os: Option<&'static str>,
+    /// Version of its QEMU, as far as it is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    qemu: Option<String>,
     /// The findings, the worst first.
+    #[serde(serialize_with = "with_fixable")]
     pub(super) findings: Vec<Finding>,
     /// Words of its command line, if it is one.
     #[serde(skip)]
-    words: Vec<OsString>,
+    pub(super) words: Vec<OsString>,
+}
+
+/// Version of the form of findings.
+pub(super) const SCHEMA: &str = "brisk.idle.lint/1";
+
+/// A finding, and whether brisk idle fix makes the change without being asked for the rule.
+#[derive(Serialize)]
+struct Listed<'a> {
+    #[serde(flatten)]
+    finding: &'a Finding,
+    fixable: bool,
+}
+
+fn with_fixable<S: Serializer>(findings: &[Finding], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(findings.iter().map(|finding| Listed {
+        finding,
+        fixable: edit(finding).is_some(),
+    }))
 }
 
 /// Looks.
@@ -162,6 +198,7 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
     for rule in &args.only {
         known(rule)?;
     }
+    let baseline = args.baseline.as_deref().map(Baseline::read).transpose()?;
     let mut failed = false;
     let spinner = ui.spinner("looking");
     let guests = match args.all {
@@ -190,12 +227,14 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
         false => guests,
     };
     let linted = guests.into_iter().map(|guest| linted(guest, &args.only));
-    let linted = linted.collect::<anyhow::Result<Vec<_>>>()?;
+    let mut linted = linted.collect::<anyhow::Result<Vec<_>>>()?;
+    let accepted = baseline.map_or(0, |baseline| baseline.leave_out(&mut linted));
     match args.format {
         Format::Table if failed && linted.is_empty() => {}
-        Format::Table => ui.data(&table(&linted))?,
+        Format::Table => ui.data(&table(&linted, accepted))?,
         Format::Json => {
-            let value = serde_json::json!({ "schema": "brisk.idle.lint/1", "guests": linted });
+            let value =
+                serde_json::json!({ "schema": SCHEMA, "host": host_name(), "guests": linted });
             ui.data(&(serde_json::to_string_pretty(&value)? + "\n"))?;
         }
         Format::Sarif => {
@@ -211,6 +250,14 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
     Ok(if fails { exit::FOUND } else { exit::OK })
 }
 
+/// Name of this host.
+fn host_name() -> String {
+    rustix::system::uname()
+        .nodename()
+        .to_string_lossy()
+        .into_owned()
+}
+
 /// Refuses a name that is not a rule's.
 pub(super) fn known(rule: &str) -> anyhow::Result<()> {
     rules::find(&descriptions(), rule, COMMAND).map(drop)
@@ -220,7 +267,33 @@ fn linted(guest: Described, only: &[String]) -> anyhow::Result<Linted> {
     let findings = guest.context.findings(&guest.text);
     let mut findings = findings.with_context(|| format!("cannot read {}", guest.name))?;
     findings.retain(|finding| only.is_empty() || only.iter().any(|rule| rule == finding.rule));
+    let subject = guest
+        .text
+        .hardware()
+        .map(|hardware| guest.context.subject(hardware));
+    let subject = subject.with_context(|| format!("cannot read {}", guest.name))?;
+    let domain = guest.domain.as_ref().map(|domain| domain.uuid().to_owned());
+    let named = uuid(&guest.text).and_then(|uuid| uuid.into_string().ok());
     Ok(Linted {
+        kind: match (&guest.text, guest.pid) {
+            (_, Some(_)) => "process",
+            (Text::Xml(_), None) => "xml",
+            (Text::Vm { .. }, None) => "vm",
+            (Text::Arguments(_), None) => "command-line",
+        },
+        pid: guest.pid,
+        uuid: domain.or(named),
+        os: match subject.os {
+            GuestOs::Windows11 => Some("windows11"),
+            GuestOs::Windows => Some("windows"),
+            GuestOs::Linux => Some("linux"),
+            GuestOs::Other => Some("other"),
+            GuestOs::Unknown => None,
+        },
+        qemu: subject
+            .host
+            .qemu
+            .map(|(major, minor)| format!("{major}.{minor}")),
         file: guest.file,
         findings,
         words: match guest.text {
@@ -329,71 +402,4 @@ fn uuid(text: &Text) -> Option<OsString> {
     };
     let line = CommandLine::with_program(words);
     line.value("uuid").map(OsString::from)
-}
-
-/// Where a finding is, behind the guest's name.
-fn place(finding: &Finding, words: &[OsString]) -> String {
-    match &finding.place {
-        Some(Place::Element { line, column, .. }) => format!(":{line}:{column}"),
-        Some(Place::Words(range)) => {
-            let text = words.get(range.clone()).unwrap_or_default();
-            let text = text.iter().map(|word| word.to_string_lossy());
-            format!(": {}", text.collect::<Vec<_>>().join(" "))
-        }
-        _ => String::new(),
-    }
-}
-
-fn table(linted: &[Linted]) -> String {
-    let mut text = String::new();
-    for guest in linted {
-        for finding in &guest.findings {
-            let place = place(finding, &guest.words);
-            let (severity, what) = (finding.severity.name(), &finding.what);
-            let rule = finding.rule;
-            let mut lines = vec![
-                format!("{}{place}: {severity}: {what} [{rule}]", guest.guest),
-                format!("    so:     {}", finding.effect),
-            ];
-            let evidence = finding.evidence.iter();
-            lines.extend(evidence.map(|evidence| format!("    likely: {evidence}")));
-            lines.push(format!("    fix:    {}", finding.fix));
-            for line in lines {
-                text.push_str(&printable_line(&line));
-                text.push('\n');
-            }
-        }
-    }
-    let findings = || linted.iter().flat_map(|guest| &guest.findings);
-    let count = findings().count();
-    if count == 0 {
-        return "No problems found.\n".to_owned();
-    }
-    let of = |severity: Severity| findings().filter(|one| one.severity == severity).count();
-    let severities = [
-        Severity::High,
-        Severity::Medium,
-        Severity::Low,
-        Severity::Note,
-    ];
-    let counts = severities.map(|severity| (of(severity), severity.name()));
-    let counts = counts.iter().filter(|(count, _)| *count > 0);
-    let counts: Vec<_> = counts
-        .map(|(count, name)| format!("{count} {name}"))
-        .collect();
-    let fixable = findings().filter(|finding| edit(finding).is_some()).count();
-    let plural = if count == 1 { "" } else { "s" };
-    let _ = writeln!(text, "{count} finding{plural}: {}", counts.join(", "));
-    if fixable > 0 {
-        let _ = writeln!(text, "brisk idle fix makes {fixable} of the changes.");
-    }
-    text
-}
-
-/// The edit that is made without being asked for by name.
-fn edit(finding: &Finding) -> Option<&Edit> {
-    match &finding.fix {
-        Fix::Edit(edit) if edit.is_exact() && !edit.is_on_request() => Some(edit),
-        _ => None,
-    }
 }

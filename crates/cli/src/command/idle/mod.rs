@@ -4,6 +4,7 @@ mod causes;
 mod description;
 pub(super) mod fix;
 mod lint;
+mod listing;
 mod measure;
 mod prove;
 mod sarif;
