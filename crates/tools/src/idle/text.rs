@@ -5,7 +5,7 @@ use std::path::Path;
 
 use brisk_vm::hardware::edit::EditError;
 use brisk_vm::hardware::{GuestHardware, XmlError};
-use brisk_vm::qemu::cmdline::CommandLine;
+use brisk_vm::qemu::cmdline::{CommandLine, spec};
 
 use super::vm;
 use crate::lint::Edit;
@@ -134,7 +134,7 @@ fn command_line_within(script: &str, nested: u32) -> Result<Option<Vec<OsString>
             let Some(words) = shlex::split(&command.text) else {
                 continue;
             };
-            let Some(start) = words.iter().position(|word| is_qemu(word)) else {
+            let Some(start) = start_of_guest(&words, command.is_expanded) else {
                 let launcher = words.iter().position(|word| is_launcher(word));
                 let within = launcher.map_or(&[][..], |launcher| &words[launcher + 1..]);
                 for word in within
@@ -157,6 +157,50 @@ fn command_line_within(script: &str, nested: u32) -> Result<Option<Vec<OsString>
         }
     }
     Ok(None)
+}
+
+/// Words before a command that leave it a command: of the shell, and programs that start the one
+/// behind them.
+const BEFORE: [&str; 24] = [
+    "if", "then", "elif", "else", "while", "until", "do", "!", "{", "time", "exec", "sudo", "doas",
+    "pkexec", "env", "nohup", "nice", "ionice", "taskset", "numactl", "chrt", "setsid", "stdbuf",
+    "RUN",
+];
+
+/// Where in the words of a command QEMU begins that starts a guest. A script also looks for the
+/// program, installs it, asks for its version or ends it.
+fn start_of_guest(words: &[String], is_expanded: bool) -> Option<usize> {
+    let starts = |place: &usize| {
+        let arguments = &words[place + 1..];
+        let options = arguments.iter().filter_map(|word| {
+            let name = word.strip_prefix("--").or_else(|| word.strip_prefix('-'))?;
+            spec(name).map(|_| name)
+        });
+        let options: Vec<_> = options.collect();
+        if options
+            .iter()
+            .any(|name| ["version", "h", "help"].contains(name))
+        {
+            return false;
+        }
+        let has_options = !options.is_empty();
+        // Behind other words, options say that a guest is meant: of apt, -y is none of QEMU's.
+        let mut before = words[..*place].iter();
+        let is_command = before.all(|word| is_assignment(word) || BEFORE.contains(&word.as_str()));
+        let is_image = |word: &String| word.contains(['.', '/']) && !word.starts_with('-');
+        has_options || is_command && (is_expanded || arguments.first().is_some_and(is_image))
+    };
+    let places = words.iter().enumerate().filter(|(_, word)| is_qemu(word));
+    places.map(|(place, _)| place).find(starts)
+}
+
+/// `NAME=VALUE` before a command.
+fn is_assignment(word: &str) -> bool {
+    let name = word.split_once('=').map(|(name, _)| name);
+    name.is_some_and(|name| {
+        let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        !name.is_empty() && name.chars().all(is_part)
+    })
 }
 
 /// The lines of a script. A backslash continues one, and so does a line of options below QEMU's, as
@@ -314,6 +358,46 @@ mod tests {
         assert_eq!(words("kvm -m 1\necho\n-name a\n"), ["kvm", "-m", "1"]);
         let inner = command_line("sh -c 'kvm -m $MEM'");
         assert!(matches!(inner, Err(NoGuest::Shell)));
+    }
+
+    #[test]
+    fn only_a_command_of_qemu_is_a_guest() {
+        let start = "exec qemu-system-x86_64 -m 1";
+        for before in [
+            "sudo apt-get install -y qemu-system-x86 ovmf",
+            "apt install qemu-kvm qemu-utils virt-manager -y",
+            "command -v qemu-system-x86_64 >/dev/null || exit 1",
+            "if ! command -v kvm; then echo no; fi",
+            "which qemu-system-x86_64",
+            "pkill -f qemu-system-x86_64",
+            "killall qemu-system-x86_64",
+            "[ -x /usr/bin/qemu-system-x86_64 ] || exit",
+            "QEMU=/usr/bin/qemu-system-x86_64",
+            "qemu-system-x86_64 --version | head -1",
+            "modprobe kvm",
+            "usermod -aG kvm $USER",
+            "chown root:kvm /dev/kvm",
+            "qemu-kvm \\\n  libvirt-daemon-system",
+        ] {
+            let script = format!("{before}\n{start}\n");
+            assert_eq!(
+                words(&script),
+                ["qemu-system-x86_64", "-m", "1"],
+                "{before}"
+            );
+            assert!(matches!(command_line(before), Ok(None)), "{before}");
+        }
+        for (script, expected) in [
+            ("kvm disk.img", vec!["kvm", "disk.img"]),
+            ("FOO=1 nohup kvm a/b &", vec!["kvm", "a/b"]),
+            ("ip netns exec n kvm -m 1", vec!["kvm", "-m", "1"]),
+            (
+                "ExecStart=/usr/bin/kvm -m 1",
+                vec!["ExecStart=/usr/bin/kvm", "-m", "1"],
+            ),
+        ] {
+            assert_eq!(words(script), expected, "{script}");
+        }
     }
 
     #[test]

@@ -245,7 +245,7 @@ fn is_windows(subject: &Subject) -> bool {
 }
 
 fn hidden(subject: &Subject, findings: &mut Findings) {
-    if is_windows(subject) && subject.hardware.cpu.is_on("hypervisor") == Some(false) {
+    if is_windows(subject) && subject.is_hidden() {
         findings.at(
             subject.hardware.place(Part::Hyperv),
             Severity::High,
@@ -257,7 +257,12 @@ fn hidden(subject: &Subject, findings: &mut Findings) {
 
 /// Whether it is a Windows that has synthetic timers: 8 and Server 2012, and later.
 fn has_timers(subject: &Subject) -> bool {
-    is_windows(subject) && !subject.is_before_windows_8()
+    can_be_enlightened(subject) && !subject.is_before_windows_8()
+}
+
+/// Whether it is a Windows that looks for enlightenments.
+fn can_be_enlightened(subject: &Subject) -> bool {
+    is_windows(subject) && !subject.is_hidden()
 }
 
 fn stimer(subject: &Subject, findings: &mut Findings) {
@@ -298,7 +303,7 @@ fn dependencies(subject: &Subject, findings: &mut Findings) {
 }
 
 fn time(subject: &Subject, findings: &mut Findings) {
-    if is_windows(subject) && !subject.is_enlightened("time") {
+    if can_be_enlightened(subject) && !subject.is_enlightened("time") {
         findings.at(
             subject.hardware.place(Part::Clock),
             Severity::Medium,

@@ -70,7 +70,9 @@ impl GuestOs {
         if guest.boot.kernel.is_some() {
             return Self::Linux;
         }
-        let hyperv = guest.cpu.hyperv.values().any(|value| value != "off");
+        // A vendor alone is a trick against drivers that refuse virtual machines, of Linux, too.
+        let uses = |(name, value): (&String, &String)| name != "vendor-id" && value != "off";
+        let hyperv = guest.cpu.hyperv.iter().any(uses);
         let name = guest.name.as_deref().unwrap_or_default().to_lowercase();
         let mut words = name.split(|c: char| !c.is_alphanumeric());
         let is_named = |word: &str| {
@@ -158,8 +160,16 @@ impl Subject {
     /// Whether an enlightenment is on.
     pub(super) fn is_enlightened(&self, name: &str) -> bool {
         let cpu = &self.hardware.cpu;
+        if self.is_hidden() {
+            return false;
+        }
         let own = cpu.is_on(&format!("hv-{name}"));
         own.unwrap_or(cpu.is_on("hv-passthrough") == Some(true))
+    }
+
+    /// Whether the CPU says that there is no hypervisor: Windows uses no enlightenment then.
+    pub(super) fn is_hidden(&self) -> bool {
+        self.hardware.cpu.is_on("hypervisor") == Some(false)
     }
 
     /// Whether the guest has ACPI's tables. libvirt has QEMU leave them out unless the XML asks for

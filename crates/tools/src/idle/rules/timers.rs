@@ -102,6 +102,9 @@ fn hpet(subject: &Subject, findings: &mut Findings) {
                 "measure with and without it (brisk idle measure): Windows before 8 has no synthetic \
                  timer, and falls back to the RTC"
             }
+            true if subject.is_hidden() => {
+                "let Windows see the hypervisor first (hv-hidden), and give it a synthetic timer"
+            }
             true => "give Windows a synthetic timer first (hv-stimer)",
             false => "leave it: Windows without KVM has no better timer",
         };

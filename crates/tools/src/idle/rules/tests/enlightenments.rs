@@ -84,3 +84,31 @@ fn enlightenments_that_the_host_does_not_know_are_not_set() {
             .all(|finding| finding.rule != "hv-stimer")
     );
 }
+
+#[test]
+fn a_vendor_of_hyper_v_makes_no_windows() {
+    let linux = line("-accel kvm -M q35 -cpu host,kvm=off,hv_vendor_id=null -name ubuntu");
+    let found = ids(&linux, &context());
+    assert!(!found.iter().any(|id| id.starts_with("hv-")), "{found:?}");
+    let changed = named("hpet", linux);
+    assert!(
+        matches!(changed.text, Text::Arguments(words) if words.iter().any(|word| word == "q35,hpet=off"))
+    );
+}
+
+#[test]
+fn what_is_hidden_from_windows_is_no_timer() {
+    let hidden =
+        line("-accel kvm -M q35 -cpu host,-hypervisor,hv_stimer,hv_vendor_id=x -name win10");
+    let found = ids(&hidden, &context());
+    assert!(found.contains(&"hv-hidden"), "{found:?}");
+    for id in ["hv-stimer", "hv-time", "hv-usual", "hv-deps", "rtc-slew"] {
+        assert!(!found.contains(&id), "{found:?}");
+    }
+    let fixed = fix(hidden, &Context::default(), Wanted { rules: &[] }).unwrap();
+    assert!(
+        !format!("{:?}", fixed.text).contains("hpet=off"),
+        "{:?}",
+        fixed.text
+    );
+}
