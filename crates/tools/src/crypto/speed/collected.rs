@@ -14,6 +14,9 @@ const TICK: f64 = 0.01;
 /// time that does not depend on the size.
 const APART: u64 = 16;
 const LONGER: f64 = 1.01;
+/// More bytes a second than a process can encrypt: several times what its memory delivers. Time that
+/// grows by less with the size does not grow with it.
+const IMPOSSIBLE: f64 = 2e11;
 /// How far a table may be from counts, besides what rounded times make.
 const ROUNDED: f64 = 0.005;
 
@@ -247,7 +250,10 @@ impl Collected {
         first
             .zip(last)
             .is_some_and(|((small, short), (large, long))| {
-                large / small.max(&1) >= APART && time(long) < time(short) * LONGER
+                let (short, long) = (time(short), time(long));
+                let least = (large - small) as f64 / IMPOSSIBLE / self.processes.max(1) as f64;
+                let is_flat = long < short * LONGER || long - short < least;
+                large / small.max(&1) >= APART && is_flat
             })
     }
 

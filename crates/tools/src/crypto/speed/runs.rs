@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use super::failure;
 use super::lines::{self, Begin, End, Line, Rates};
 
 /// Most figures that are kept of a text.
@@ -129,6 +130,17 @@ struct Reader {
 
 impl Reader {
     fn line(&mut self, text: &str) {
+        self.part(text);
+        // An error that is printed while a run is counted stands behind its announcement.
+        if let Some((_, rest)) = text.split_once(" size blocks: ") {
+            if failure::is_trouble(rest.trim_start()) {
+                let text = rest.trim().chars().take(200).collect();
+                self.run.trouble.get_or_insert(text);
+            }
+        }
+    }
+
+    fn part(&mut self, text: &str) {
         let is_headless = self.sizes.is_empty() && self.run.children > 0;
         let columns = match is_headless {
             true => self.terse_sizes.len(),
