@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use aws_lc_rs::digest::{Context, SHA256};
 use brisk_host::files;
 use brisk_vm::initramfs::{self, BOOTCONFIG_TAIL, Verified, bootconfig_size};
-use brisk_vm::kernel::{BzImage, Compression, Image, MAX_SIZE, Signed};
+use brisk_vm::kernel::{BzImage, Compression, Image, MAX_SIZE, Reason, Signed};
 use serde::{Serialize, Serializer};
 
 use crate::chain;
@@ -272,7 +272,15 @@ fn verified(reader: impl io::BufRead) -> Result<Verified, Defect> {
 /// alone, an initial RAM disk is looked for in it.
 fn of_bytes(bytes: &[u8], is_alone: bool) -> Result<KernelImage, Defect> {
     let unusable = |error: &dyn std::error::Error| Defect::Unusable(chain(error));
-    let image = Image::parse(bytes).map_err(|reason| unusable(&reason))?;
+    let refused = |reason: Reason| match reason {
+        Reason::Foreign(_) | Reason::ThirtyTwoBit => Defect::Unsupported(Unsupported {
+            reason: reason.to_string(),
+            remedy: "choose an x86-64 kernel with --kernel or --entry, or check on the machine \
+                     that this one is for",
+        }),
+        reason => unusable(&reason),
+    };
+    let image = Image::parse(bytes).map_err(refused)?;
     let linux = match &image {
         Image::BzImage(_) => bytes,
         Image::Uki(uki) => uki.linux,
@@ -282,8 +290,8 @@ fn of_bytes(bytes: &[u8], is_alone: bool) -> Result<KernelImage, Defect> {
         }
         _ => return Err(not_taken("an image of another kind")),
     };
-    let header = BzImage::parse(linux).map_err(|reason| unusable(&reason))?;
-    let vmlinux = image.vmlinux().map_err(|reason| unusable(&reason))?;
+    let header = BzImage::parse(linux).map_err(refused)?;
+    let vmlinux = image.vmlinux().map_err(refused)?;
     let signed = Signed::parse(linux);
     if signed.as_ref().is_some_and(differs) {
         let reason = "it is corrupt: its content is not the one that was signed";

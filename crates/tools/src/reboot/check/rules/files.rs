@@ -23,7 +23,7 @@ pub(super) const RULES: &[Rule] = &[
     Rule {
         id: "kernel-unusable",
         applies: Applies::Host,
-        why: "kexec takes a corrupt kernel as long as its header is right, and the machine hangs in it",
+        why: "the machine hangs in it: kexec looks at the header of a kernel alone, which may be right",
         source: "Linux: bzImage64_probe in arch/x86/kernel/kexec-bzimage64.c looks at the header alone",
         check: kernel_unusable,
     },
@@ -119,11 +119,14 @@ fn kernel_missing(on: &Preflight, findings: &mut Findings) {
 }
 
 fn kernel_unusable(on: &Preflight, findings: &mut Findings) {
-    if let Err(Defect::Unusable(reason) | Defect::Unreadable(reason)) = &on.images.kernel {
-        let path = on.target.kernel.display();
-        let what = format!("{path} cannot be used as a kernel: {reason}");
-        findings.add(Consequence::Refuse, what, reinstall(on));
-    }
+    let (reason, fix) = match &on.images.kernel {
+        Err(Defect::Unusable(reason) | Defect::Unreadable(reason)) => (reason, reinstall(on)),
+        Err(Defect::Unsupported(Unsupported { reason, remedy })) => (reason, advice(*remedy)),
+        _ => return,
+    };
+    let path = on.target.kernel.display();
+    let what = format!("{path} cannot be used as a kernel: {reason}");
+    findings.add(Consequence::Refuse, what, fix);
 }
 
 fn kernel_fixed(on: &Preflight, findings: &mut Findings) {
