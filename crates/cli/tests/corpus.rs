@@ -266,6 +266,51 @@ target",
         says: &["4K Random Read", "95000 IOPS", "520.0 MB/s"],
         never: &["95 s"],
     },
+    // The script installs QEMU before it starts it.
+    Case {
+        words: &["idle", "lint", "idle/installs-first.sh"],
+        status: FOUND,
+        says: &["high: there is an HPET", "UHCI"],
+        never: &[],
+    },
+    Case {
+        words: &["idle", "lint", "idle/asks-first.sh"],
+        status: 0,
+        says: &["No problems found"],
+        never: &["HPET"],
+    },
+    // A vendor of Hyper-V's, against NVIDIA's driver, in a Linux guest.
+    Case {
+        words: &["idle", "fix", "idle/linux-vendor.sh"],
+        status: 0,
+        says: &["q35,hpet=off"],
+        never: &["hv-stimer", "hv_stimer"],
+    },
+    // Windows uses no enlightenment, so none is advised, and the HPET stays.
+    Case {
+        words: &["idle", "lint", "idle/windows-hidden.sh"],
+        status: FOUND,
+        says: &["high: the hypervisor is hidden"],
+        never: &["no synthetic timer (hv-stimer)"],
+    },
+    Case {
+        words: &["idle", "fix", "idle/windows-hidden.sh"],
+        status: 0,
+        says: &[],
+        never: &["hpet=off", "stimer"],
+    },
+    Case {
+        words: &[
+            "crypto",
+            "crossover",
+            SAVED,
+            "--from",
+            "crypto/failing-calls.txt",
+        ],
+        status: REFUSED,
+        says: &["an error within it"],
+        never: &["faster"],
+    },
 ];
 
 fn corpus() -> PathBuf {

@@ -24,8 +24,8 @@ fn too_little_memory_is_a_panic_that_says_so() {
         .explains(&["Kernel panic - not syncing: ", "memory"]);
     brisk!["--root", "none", "--memory", "63M"]
         .command(["true"])
-        .exits(125)
-        .explains(&["--memory 63M", "96M"]);
+        .exits(2)
+        .explains(&["--memory", "63M", "96M"]);
 }
 
 #[test]

@@ -363,11 +363,11 @@ fn refused() {
             125,
             vec!["MiB are available", "--memory"],
         ),
-        (vec!["--memory", "64M"], 125, vec!["128 MiB at least"]),
+        (vec!["--memory", "64M"], 2, vec!["128 MiB at least"]),
         (
             vec!["--timeout", "soon"],
-            125,
-            vec!["--timeout soon: not a duration"],
+            2,
+            vec!["--timeout", "not a duration"],
         ),
         (
             vec!["--until", "multi-user"],
