@@ -71,6 +71,19 @@ const CASES: &[Case] = &[
         says: &["domain of type lxc"],
         never: &["USB", "balloon"],
     },
+    // What lint reads doctor reads.
+    Case {
+        words: &["doctor", "idle/wrapped.txt"],
+        status: 0,
+        says: &["USB tablet"],
+        never: &["not XML"],
+    },
+    Case {
+        words: &["doctor", "idle/proxmox.conf"],
+        status: REFUSED,
+        says: &["Proxmox VE", "qm showcmd"],
+        never: &[],
+    },
     // libvirt adds neither to a virt machine.
     Case {
         words: &["doctor", "idle/arm.xml"],

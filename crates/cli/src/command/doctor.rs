@@ -4,7 +4,9 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use brisk_host::files;
 use brisk_tools::doctor::{Facts, findings, gather};
+use brisk_tools::idle::text::Text;
 use brisk_tools::lint::{Finding, Severity};
 use brisk_vm::hardware::GuestHardware;
 use brisk_vm::libvirt::Domain;
@@ -14,6 +16,9 @@ use crate::exit;
 use crate::hint::of_process;
 use crate::output::{Format, csv_field};
 use crate::ui::Ui;
+
+/// Most bytes of a description of a guest.
+const LARGEST: u64 = 16 << 20;
 
 /// Find what makes boots slow or impossible on the host, with the fix for each.
 ///
@@ -40,8 +45,9 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub format: Format,
 
-    /// The definition of a domain of libvirt's to look at, as virsh dumpxml prints it.
-    #[arg(value_name = "XML", conflicts_with_all = ["domain", "pid", "qemu_command"])]
+    /// A description of a guest to look at: the XML of a libvirt domain, as virsh dumpxml prints it,
+    /// or a script with a command line of QEMU.
+    #[arg(value_name = "FILE", conflicts_with_all = ["domain", "pid", "qemu_command"])]
     pub definition: Option<PathBuf>,
 
     /// A domain of libvirt's to look at; it may run.
@@ -122,20 +128,18 @@ fn guest(args: &Args) -> anyhow::Result<Option<GuestHardware>> {
         let line = CommandLine::with_program(&args.qemu_command);
         return Ok(Some(GuestHardware::of_arguments(&line)));
     }
-    let (name, xml) = match (&args.definition, &args.domain) {
-        (Some(path), _) => {
-            let name = path.display().to_string();
-            let xml = brisk_host::files::read_regular_text(path);
-            (
-                name.clone(),
-                xml.with_context(|| format!("cannot read {name}"))?,
-            )
-        }
-        (None, Some(name)) => (name.clone(), Domain::xml(name, args.connect.as_deref())?),
-        (None, None) => return Ok(None),
+    if let Some(path) = &args.definition {
+        let failed = || format!("cannot read {}", path.display());
+        let bytes = files::read_regular(path, LARGEST).with_context(failed)?;
+        let text = Text::of_file(&bytes).with_context(failed)?;
+        return text.hardware().map(Some).with_context(failed);
+    }
+    let Some(name) = &args.domain else {
+        return Ok(None);
     };
+    let xml = Domain::xml(name, args.connect.as_deref())?;
     let hardware = GuestHardware::of_xml(&xml);
-    Ok(Some(
-        hardware.with_context(|| format!("cannot read {name}"))?,
-    ))
+    hardware
+        .map(Some)
+        .with_context(|| format!("cannot read {name}"))
 }

@@ -42,6 +42,9 @@ pub enum NoGuest {
          it runs (--pid), or give the command line after --"
     )]
     Shell,
+    /// It describes a guest in a form that is not read.
+    #[error("it is {0}")]
+    Named(&'static str),
     /// It is something else.
     #[error("it is neither the XML of a domain nor a script with a command line of QEMU")]
     Other,
@@ -61,8 +64,10 @@ impl Text {
             GuestHardware::of_xml(text)?;
             return Ok(Self::Xml(text.to_owned()));
         }
-        let words = command_line(text)?.ok_or(NoGuest::Other)?;
-        Ok(Self::Arguments(words))
+        match command_line(text)? {
+            Some(words) => Ok(Self::Arguments(words)),
+            None => Err(other_form(text).map_or(NoGuest::Other, NoGuest::Named)),
+        }
     }
 
     /// The guest that is described.
@@ -94,6 +99,40 @@ impl Text {
                 words: edit.apply_to_arguments(words)?,
             },
         })
+    }
+}
+
+/// What a description in another form is, and where its command line or XML comes from.
+fn other_form(text: &str) -> Option<&'static str> {
+    let begins = |start: &str| {
+        text.lines()
+            .any(|line| line.trim_start().starts_with(start))
+    };
+    let is_proxmox = || {
+        let keys = [
+            "bootdisk:",
+            "boot:",
+            "scsihw:",
+            "ostype:",
+            "memory:",
+            "net0:",
+        ];
+        keys.into_iter().filter(|key| begins(key)).count() >= 3
+    };
+    match () {
+        () if begins("kind: VirtualMachine") || begins("apiVersion: kubevirt.io") => Some(
+            "an object of KubeVirt: give what virsh dumpxml prints in its virt-launcher pod, or on \
+             the node brisk idle lint --all",
+        ),
+        () if begins("guest_os=") || begins("disk_img=") => Some(
+            "a configuration of quickemu: start the guest, and give the script that quickemu \
+             writes beside its disk, or --pid",
+        ),
+        () if is_proxmox() => Some(
+            "a configuration of Proxmox VE: qm showcmd VMID --pretty > vm.sh writes the command \
+             line",
+        ),
+        () => None,
     }
 }
 
@@ -410,6 +449,23 @@ mod tests {
         assert!(matches!(of("kvm -m 1G").unwrap(), Text::Arguments(_)));
         let error = of("<network/>").unwrap_err().to_string();
         assert!(error.contains("<network>"), "{error}");
+        for (text, name) in [
+            (
+                "apiVersion: kubevirt.io/v1\nkind: VirtualMachine\n",
+                "virt-launcher",
+            ),
+            (
+                "guest_os=\"linux\"\ndisk_img=\"a/disk.qcow2\"\n",
+                "quickemu",
+            ),
+            (
+                "boot: order=scsi0\nmemory: 4096\nostype: win10\nscsihw: x\n",
+                "qm showcmd",
+            ),
+        ] {
+            let error = of(text).unwrap_err().to_string();
+            assert!(error.contains(name), "{error}");
+        }
         let error = of("hello").unwrap_err().to_string();
         assert!(error.contains("neither"), "{error}");
         assert!(
