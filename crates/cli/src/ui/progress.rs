@@ -207,9 +207,13 @@ impl Bar {
     pub(super) fn new(terminal: bool, steps: u64, text: &str) -> Self {
         let bar = match terminal {
             true => ProgressBar::new(steps),
-            false => ProgressBar::hidden(),
+            // Its length may be set here: nothing of it is drawn.
+            false => {
+                let bar = ProgressBar::hidden();
+                bar.set_length(steps);
+                bar
+            }
         };
-        bar.set_length(steps);
         let bar = bar.with_message(text.to_owned());
         let template = "{msg} {wide_bar} {pos}/{len}{left}";
         if let Ok(style) = ProgressStyle::with_template(template) {
