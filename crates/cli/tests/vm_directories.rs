@@ -94,7 +94,7 @@ fn host() {
     let all = machines();
     fs::write(all.dir().join("mark"), "of the host\n").unwrap();
     let refused = ["create", "a", "--root", "host", "--rw"];
-    all.refuses(&refused, &["rw", "its own root"]);
+    all.refuses(&refused, &["--rw", "the host's own root"]);
     all.boot("a", &["--root", "host"]);
     let script = format!("cat {}; hostname", all.dir().join("mark").display());
     assert_eq!(all.output("a", &script), "of the host\na\n");
@@ -121,9 +121,15 @@ fn gone() {
     fs::rename(&away, &root).unwrap();
     let _ = all.does(&["resume", "a"]);
     assert_eq!(all.output("a", "cat /etc/origin"), "the test's tree\n");
-    // One that never was.
-    let _ = all.does(&["create", "b", "--root", "/does/not/exist"]);
-    all.refuses(&["start", "b"], &["/does/not/exist does not exist"]);
+    // One that never was, and one that is gone before the start.
+    let never = ["create", "b", "--root", "/does/not/exist"];
+    all.refuses(&never, &["/does/not/exist does not exist"]);
+    let _ = all.does(&["stop", "a"]);
+    fs::rename(&root, &away).unwrap();
+    all.refuses(
+        &["start", "a"],
+        &[&format!("{} does not exist", root.display())],
+    );
 }
 
 fn shared() {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use brisk_host::files;
 use brisk_host::proc::Procfs;
-use brisk_host::trust::own_directory;
+use brisk_host::trust::{Untrusted, own_directory};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
@@ -63,9 +63,20 @@ impl VmPaths {
         let definitions = definition.parent().unwrap_or(&definition);
         for dir in [definitions, &self.state(), &self.runtime()] {
             own_directory(dir).map_err(|reason| {
-                let dir = dir.display();
-                let what = format!("cannot be suspended: others can change {dir}: {reason}");
-                Error::state(&self.name, what, "close it to others (chmod go-w, chown)")
+                let (what, hint) = match &reason {
+                    Untrusted::Way(_) => (
+                        format!("cannot be suspended: {reason}"),
+                        "see where its symbolic links lead",
+                    ),
+                    _ => (
+                        format!(
+                            "cannot be suspended: others can change {}: {reason}",
+                            dir.display()
+                        ),
+                        "close it to others (chmod go-w, chown)",
+                    ),
+                };
+                Error::state(&self.name, what, hint)
             })?;
         }
         Ok(())
