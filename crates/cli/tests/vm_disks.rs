@@ -111,8 +111,9 @@ fn images() {
 fn list() {
     let all = machines();
     let definition = || fs::read_to_string(all.definition("a")).unwrap();
+    let _ = all.does(&["create", "a"]);
     let _ = all.does(&[
-        "create",
+        "set",
         "a",
         "--disk",
         "/images/one",
