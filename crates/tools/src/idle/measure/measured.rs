@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::exits::Exits;
 use super::guests::Guest;
 use super::role::Role;
-use super::settling::{Settling, WINDOWS, has_settled};
+use super::settling::{Settling, WINDOWS, restless};
 use super::window::{GuestWindow, HostWindow, Life, ThreadWindow, Window};
 
 /// One thread over all measured windows.
@@ -145,7 +145,7 @@ impl Recording {
     pub fn has_settled(&self) -> bool {
         let first = self.settling.len().saturating_sub(WINDOWS);
         let last = &self.settling[first..];
-        (0..self.guests.len()).all(|place| has_settled(&of_guest(last, place)))
+        (0..self.guests.len()).all(|place| restless(&of_guest(last, place)).is_none())
     }
 
     /// Whether each guest has ended.
@@ -168,7 +168,8 @@ impl Recording {
             let exits = exits.get(place).cloned();
             let before = of_guest(settling, place);
             Measured {
-                has_settled: matches!(self.how, Settling::Settled { .. }) || has_settled(&before),
+                has_settled: matches!(self.how, Settling::Settled { .. })
+                    || restless(&before).is_none(),
                 settling: before,
                 exits: exits.unwrap_or_else(|| Exits::unknown("not looked for")),
                 ..Measured::of(guest.clone(), of_guest(windows, place))

@@ -27,5 +27,5 @@ pub use report::{picture, report};
 pub use role::Role;
 pub use run::{MeasureError, Options, Phase, Progress, WINDOW, measure};
 pub use sampler::Sampler;
-pub use settling::{Settling, has_settled};
+pub use settling::Settling;
 pub use window::{GuestSample, GuestWindow, HostWindow, Life, Snapshot, ThreadWindow, Window};

@@ -6,7 +6,7 @@ use brisk_measure::{Environment, Phase, Report, Sample, Unit, Warning, render};
 
 use super::exits::{Exits, NOTABLE};
 use super::measured::{Measured, Measurement};
-use super::settling::Settling;
+use super::settling::{Restless, Settling, restless};
 use super::window::{GuestWindow, HostWindow};
 
 /// Shorter measurements than this miss work that guests do every half a minute.
@@ -58,14 +58,34 @@ impl Measurement {
             ));
         }
         if let (Settling::Unsettled { after }, false) = (self.settling, self.is_of_settling) {
-            let restless = self.guests.iter().filter(|guest| !guest.has_settled);
-            let names: Vec<_> = restless.map(|guest| guest.guest.label()).collect();
-            if !names.is_empty() {
-                notes.push(format!(
-                    "{} had not settled after {after:.0} s: still booting, or at work; wait \
-                     longer with --settle, or look into the guest",
-                    names.join(", ")
-                ));
+            for (why, what) in [
+                (
+                    Restless::Changing,
+                    "still booting, or at work; wait longer with --settle, or look into the guest",
+                ),
+                (
+                    Restless::Booting,
+                    "started a short time ago and busy ever since; wait longer with --settle",
+                ),
+                (
+                    Restless::Starved,
+                    "waited for a CPU for longer than it had one; measure again when the host is \
+                     quiet",
+                ),
+            ] {
+                let is_it = |guest: &&Measured| restless(&guest.settling) == Some(why);
+                let names: Vec<_> = self
+                    .guests
+                    .iter()
+                    .filter(is_it)
+                    .map(Measured::label)
+                    .collect();
+                if !names.is_empty() {
+                    let names = names.join(", ");
+                    notes.push(format!(
+                        "{names} had not settled after {after:.0} s: {what}"
+                    ));
+                }
             }
         }
         notes
@@ -73,6 +93,10 @@ impl Measurement {
 }
 
 impl Measured {
+    fn label(&self) -> String {
+        self.guest.label()
+    }
+
     fn notes(&self) -> Vec<String> {
         let name = self.guest.label();
         let mut notes = Vec::new();

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use brisk_host::proc::Procfs;
 use brisk_host::tasks::{ProcessTasks, Task, TaskReader};
+use rustix::time::{ClockId, clock_gettime};
 
 use super::guests::Guest;
 use super::role::Role;
@@ -76,8 +77,10 @@ impl Sampler {
             let kernel = read(&self.proc, &guest.kernel, &mut self.last);
             guests.push(GuestSample { kernel, process });
         }
+        let uptime = clock_gettime(ClockId::Boottime);
         Ok(Snapshot {
             at,
+            uptime: Duration::try_from(uptime).unwrap_or_default(),
             host: self.proc.host_times().ok(),
             load: self.proc.load().map(|load| load.minute),
             guests,

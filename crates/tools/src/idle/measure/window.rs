@@ -23,6 +23,8 @@ pub struct GuestSample {
 pub struct Snapshot {
     /// When, on a clock that only goes forward.
     pub at: Duration,
+    /// Time since the host's boot, suspends included, by which threads' start times are told.
+    pub uptime: Duration,
     /// CPU time of the host; None if it cannot be read.
     pub host: Option<HostTimes>,
     /// Load average of the last minute.
@@ -73,6 +75,9 @@ pub struct ThreadWindow {
 pub struct GuestWindow {
     /// Length, in seconds.
     pub seconds: f64,
+    /// Age of QEMU's process at the end, in seconds; None in reports of older versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub age_seconds: Option<f64>,
     /// Its threads; none if it ended within the window or before.
     pub threads: Vec<ThreadWindow>,
     /// Whether QEMU has ended, or another process has its number.
@@ -107,11 +112,27 @@ pub struct Window {
     pub guests: Vec<GuestWindow>,
 }
 
+impl GuestSample {
+    /// Age of the process in seconds, so long after the host's boot.
+    fn age(&self, uptime: Duration) -> Option<f64> {
+        let ticks = rustix::param::clock_ticks_per_second().max(1) as f64;
+        let started = self.process.as_ref()?.start_ticks as f64 / ticks;
+        Some((uptime.as_secs_f64() - started).max(0.0))
+    }
+}
+
 impl GuestWindow {
     /// CPU time of all threads, in percent of one host CPU.
     #[must_use]
     pub fn cpu_percent(&self) -> f64 {
         self.threads.iter().map(|thread| thread.cpu_percent).sum()
+    }
+
+    /// Time that threads were runnable and had no CPU, in percent of the window, summed.
+    #[must_use]
+    pub fn waiting_percent(&self) -> f64 {
+        let each = self.threads.iter();
+        each.map(|thread| thread.waiting_percent).sum()
     }
 
     /// Wakeups of all threads a second.
@@ -131,10 +152,16 @@ impl Window {
             return None;
         }
         let pairs = before.guests.iter().zip(&after.guests);
-        let guests: Vec<_> = guests
+        let guests = guests
             .iter()
             .zip(pairs)
-            .map(|(guest, (before, after))| guest_window(guest, before, after, length))
+            .map(|(guest, (before, after))| guest_window(guest, before, after, length));
+        let guests: Vec<_> = guests
+            .zip(&after.guests)
+            .map(|(window, sample)| GuestWindow {
+                age_seconds: sample.age(after.uptime),
+                ..window
+            })
             .collect();
         let measured = guests.iter().map(GuestWindow::cpu_percent).sum();
         Some(Self {
