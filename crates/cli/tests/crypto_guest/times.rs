@@ -54,7 +54,8 @@ pub(super) fn is_proven(kernel: &GeneralKernel) {
             let [whole, process, threads, rest] = [0, 1, 2, 3].map(|part| account[part][round]);
             let parts = process + threads + rest;
             assert!((parts / whole - 1.0).abs() < 0.03, "{account:?}");
-            assert!(threads > 0.1 * whole, "{account:?}");
+            // A busy host makes the rest longer, too.
+            assert!(threads > 0.1 * process, "{account:?}");
         }
         assert!(
             median(
@@ -147,21 +148,22 @@ pub(super) fn crossover_and_combined(kernel: &GeneralKernel) {
         let is_faster = time(VIRTIO, 65536) < time(software, 65536) * 0.8;
         assert!(is_faster || software != generic, "{text}");
         // What the noise of a busy host hides is not claimed.
-        let facts = &report["environment"]["extra"];
-        let what = format!("time per operation: {VIRTIO} against {software}");
-        let numbers = |fact: &str| -> Option<Vec<f64>> {
-            let words = facts[format!("{what}: {fact}")].as_str()?.split(' ');
-            Some(words.filter_map(|word| word.parse().ok()).collect())
-        };
-        let bracket = numbers("bracket");
-        if let Some(ends) = &bracket {
-            assert!(ends[0] >= 256.0 && ends[1] <= 65536.0, "{text}");
+        let crossings = report["crossings"].as_array().unwrap();
+        let of_time = |one: &&Value| one["quantity"] == TIME && one["offload"] == VIRTIO;
+        let crossing = crossings.iter().find(of_time).unwrap();
+        if let Some(bytes) = crossing["bytes"].as_f64() {
+            assert!((256.0..65536.0).contains(&bytes), "{text}");
         }
-        if let Some(crossover) = numbers("crossover") {
-            assert!((256.0..65536.0).contains(&crossover[0]), "{text}");
+        let bracket = &crossing["bracket"];
+        let is_bracketed = bracket.is_object();
+        if is_bracketed {
+            let [low, high] = ["low", "high"].map(|end| bracket[end].as_f64().unwrap());
+            assert!(low >= 256.0 && high <= 65536.0, "{text}");
         }
-        let withheld = ["alike", "not decided"];
-        let is_told = bracket.is_some() || withheld.iter().any(|word| text.contains(word));
+        let sizes = crossing["sizes"].as_array().unwrap();
+        assert_eq!(sizes.len(), 4, "{text}");
+        let is_withheld = |size: &Value| size["less"] == "alike" || size["less"] == "not decided";
+        let is_told = is_bracketed || sizes.iter().any(is_withheld);
         assert!(is_told || !is_faster, "{text}");
         assert!(is_told || text.contains("at no size"), "{text}");
         for metric in [
