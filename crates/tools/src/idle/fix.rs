@@ -132,6 +132,20 @@ impl Wanted<'_> {
 /// # Errors
 /// If the guest cannot be read.
 pub fn fix(text: Text, context: &Context, wanted: Wanted<'_>) -> Result<Fixed, Error> {
+    fix_if(text, context, wanted, &mut |_| Ok(()))
+}
+
+/// As [`fix`], with edits only that `check` allows: it sees the guest after the edit, and says why it
+/// must not be so.
+///
+/// # Errors
+/// As [`fix`].
+pub fn fix_if(
+    text: Text,
+    context: &Context,
+    wanted: Wanted<'_>,
+    check: &mut dyn FnMut(&Text) -> Result<(), String>,
+) -> Result<Fixed, Error> {
     let mut fixed = Fixed {
         left: context.findings(&text)?,
         text,
@@ -155,11 +169,14 @@ pub fn fix(text: Text, context: &Context, wanted: Wanted<'_>) -> Result<Fixed, E
         });
         let count = |list: &[Finding]| list.iter().filter(|one| one.rule == rule).count();
         match changed {
-            Ok((text, left)) if count(&left) < count(&fixed.left) => {
-                fixed.text = text;
-                fixed.left = left;
-                fixed.applied.push(finding);
-            }
+            Ok((text, left)) if count(&left) < count(&fixed.left) => match check(&text) {
+                Ok(()) => {
+                    fixed.text = text;
+                    fixed.left = left;
+                    fixed.applied.push(finding);
+                }
+                Err(reason) => fixed.failed.push((rule, reason)),
+            },
             Ok(_) => fixed
                 .failed
                 .push((rule, "it is written in another place, too".into())),

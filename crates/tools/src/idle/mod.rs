@@ -8,4 +8,5 @@ pub mod measure;
 pub mod prove;
 pub mod rules;
 pub mod text;
+pub mod trial;
 pub mod vm;

@@ -13,9 +13,11 @@ use brisk_tools::idle::fix::{self, Fixed, Look, Wanted};
 use brisk_tools::idle::prove::Start;
 use brisk_tools::idle::rules;
 use brisk_tools::idle::text::Text;
+use brisk_tools::idle::trial::{Answer, Tester};
 use brisk_tools::idle::vm;
 use brisk_tools::lint::{Description, Finding};
 use brisk_tools::vm::VmPaths;
+use brisk_vm::cache::Cache;
 use brisk_vm::libvirt::Defined;
 use serde_json::json;
 use similar::TextDiff;
@@ -216,8 +218,7 @@ pub(in crate::command) fn change(args: &Args, topic: &Topic, ui: &Ui) -> anyhow:
         return apply(&guest, wanted, topic, args.guests.connect.as_deref(), ui);
     }
     let before = guest.text.clone();
-    let fixed = fix::fix(guest.text, &guest.context, wanted)
-        .with_context(|| format!("{} stays as it is", guest.name))?;
+    let (fixed, tried) = tried(&guest, wanted, ui)?;
     let (old, new) = (shown(&before), shown(&fixed.text));
     let diff = diff(&guest.name, &old, &new);
     match (&args.output, args.format) {
@@ -230,6 +231,7 @@ pub(in crate::command) fn change(args: &Args, topic: &Topic, ui: &Ui) -> anyhow:
                 "applied": fixed.applied,
                 "left": fixed.left,
                 "failed": fixed.failed,
+                "tried": tried,
                 "diff": diff,
                 "result": whole(&fixed.text),
             });
@@ -244,7 +246,33 @@ pub(in crate::command) fn change(args: &Args, topic: &Topic, ui: &Ui) -> anyhow:
         }
     }
     tell(&fixed, topic, ui);
+    if let Some(tried) = tried {
+        ui.note(&printable(&tried.to_string()));
+    }
     Ok(exit::OK)
+}
+
+/// The changes that QEMU takes, of a command line; and what QEMU said of them.
+fn tried(
+    guest: &Described,
+    wanted: Wanted<'_>,
+    ui: &Ui,
+) -> anyhow::Result<(Fixed, Option<Answer>)> {
+    let stays = || format!("{} stays as it is", guest.name);
+    let tester = match Tester::of(&guest.text, &Cache::open()?) {
+        Some(Ok(tester)) => tester,
+        none => {
+            let fixed = fix::fix(guest.text.clone(), &guest.context, wanted);
+            let fixed = fixed.with_context(stays)?;
+            let unknown = none
+                .and_then(Result::err)
+                .filter(|_| !fixed.applied.is_empty());
+            return Ok((fixed, unknown.map(|reason| Answer::Unknown { reason })));
+        }
+    };
+    let _spinner = ui.spinner("trying the changes in QEMU");
+    let fixed = tester.fix(&guest.text, &guest.context, wanted);
+    fixed.with_context(stays)
 }
 
 /// Says which rules' changes were made, and what is left to decide.
