@@ -15,6 +15,7 @@ pub mod proc;
 pub mod process_times;
 pub mod program;
 pub mod quantity;
+pub mod sockets;
 pub mod sysfs;
 pub mod tasks;
 mod tree;

@@ -51,6 +51,20 @@ impl Procfs {
         Ok(line.split(|byte| *byte == 0).map(<[u8]>::to_vec).collect())
     }
 
+    /// Inodes of the sockets that a process has open; none if only its owner and root may see them.
+    #[must_use]
+    pub fn sockets(&self, pid: u32) -> Vec<u32> {
+        let files = fs::read_dir(self.0.join(pid.to_string()).join("fd"));
+        let links = files.into_iter().flatten().flatten();
+        let inode = |link: PathBuf| {
+            let name = link.to_str()?.strip_prefix("socket:[")?;
+            name.strip_suffix(']')?.parse().ok()
+        };
+        links
+            .filter_map(|file| fs::read_link(file.path()).ok().and_then(inode))
+            .collect()
+    }
+
     /// Status of a process, from `stat`.
     ///
     /// # Errors

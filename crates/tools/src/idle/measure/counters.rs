@@ -96,6 +96,7 @@ mod tests {
             program: "qemu-system-x86_64".into(),
             accelerator: accelerator.into(),
             roles: BTreeMap::new(),
+            helpers: Default::default(),
         }
     }
 

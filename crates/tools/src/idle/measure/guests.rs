@@ -9,6 +9,7 @@ use brisk_host::tasks::Task;
 use brisk_vm::hardware::{GuestHardware, process};
 use serde::{Deserialize, Serialize};
 
+use super::helpers::Helpers;
 use super::role::Role;
 use crate::vm::{self, StateDirs, vcpu_threads};
 
@@ -41,6 +42,9 @@ pub struct Guest {
     /// Roles of threads by number, where they are known from elsewhere than from names.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub roles: BTreeMap<u32, Role>,
+    /// Processes beside QEMU that work for it, if they were looked for.
+    #[serde(default, skip_serializing_if = "Helpers::is_empty")]
+    pub helpers: Helpers,
 }
 
 impl Guest {
@@ -91,6 +95,7 @@ impl Guest {
             accelerator: told.map_or_else(|| usual.to_owned(), Clone::clone),
             program,
             roles: BTreeMap::new(),
+            helpers: Helpers::default(),
         })
     }
 

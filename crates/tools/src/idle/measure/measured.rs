@@ -43,7 +43,7 @@ pub struct Measured {
     pub has_settled: bool,
     /// Whether it ended meanwhile; the numbers are of the time before.
     pub has_ended: bool,
-    /// CPU time of all threads, in percent of one host CPU.
+    /// CPU time of all threads, those of its helpers included, in percent of one host CPU.
     pub cpu_percent: f64,
     /// Wakeups of all threads a second.
     pub wakeups_per_second: f64,
@@ -62,9 +62,9 @@ pub struct Measured {
 /// CPU.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Signature {
-    /// CPU time of all threads.
+    /// CPU time of all threads of QEMU, and of the kernel for it.
     pub cpu: f64,
-    /// Wakeups of all threads.
+    /// Wakeups of all those threads.
     pub wakeups: f64,
     /// CPU time of the main thread.
     pub main_cpu: f64,
@@ -231,16 +231,17 @@ impl Measured {
     /// Rates by which a cause can be told.
     #[must_use]
     pub fn signature(&self) -> Signature {
-        let mut signature = Signature {
-            cpu: self.cpu_percent,
-            wakeups: self.wakeups_per_second,
-            ..Signature::default()
-        };
+        let mut signature = Signature::default();
         if let Exits::PerSecond(rates) = &self.exits {
             signature.exits.clone_from(rates);
         }
         for thread in &self.threads {
             let (cpu, wakeups) = (thread.cpu_percent, thread.wakeups_per_second);
+            if matches!(thread.role, Role::Helper(_)) {
+                continue;
+            }
+            signature.cpu += cpu;
+            signature.wakeups += wakeups;
             match &thread.role {
                 Role::Main => {
                     signature.main_cpu += cpu;

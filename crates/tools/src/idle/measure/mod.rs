@@ -10,6 +10,7 @@
 mod counters;
 mod exits;
 mod guests;
+mod helpers;
 mod measured;
 mod report;
 mod role;
@@ -22,6 +23,7 @@ mod window;
 
 pub use exits::{Exits, NOTABLE};
 pub use guests::{Guest, Kind, running_vms};
+pub use helpers::{Helper, Helpers};
 pub use measured::{HostNoise, Measured, Measurement, Recording, Signature, Thread};
 pub use report::{picture, report};
 pub use role::Role;

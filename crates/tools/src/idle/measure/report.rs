@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use brisk_measure::{Environment, Phase, Report, Sample, Unit, Warning, render};
 
 use super::exits::{Exits, NOTABLE};
+use super::helpers::Helper;
 use super::measured::{Measured, Measurement};
 use super::settling::{Restless, Settling, restless};
 use super::window::{GuestWindow, HostWindow};
@@ -24,6 +25,7 @@ impl Measurement {
         for guest in &self.guests {
             notes.extend(guest.notes());
         }
+        notes.extend(self.notes_of_helpers());
         for guest in &self.ended {
             notes.push(format!("{} ended before it was measured", guest.label()));
         }
@@ -40,6 +42,33 @@ impl Measurement {
                 "the hypervisor below took {steal:.1} % of one CPU for other VMs"
             ));
         }
+        notes
+    }
+
+    fn notes_of_helpers(&self) -> Vec<String> {
+        let mut shared: BTreeMap<&Helper, Vec<String>> = BTreeMap::new();
+        let mut notes = Vec::new();
+        for measured in &self.guests {
+            let guest = &measured.guest;
+            for helper in &guest.helpers.shared {
+                shared.entry(helper).or_default().push(guest.label());
+            }
+            if guest.helpers.is_missing {
+                notes.push(format!(
+                    "another process serves a device of {}, and was not found: its CPU time is not \
+                     counted; only its owner and root can see it",
+                    guest.label()
+                ));
+            }
+        }
+        notes.extend(shared.iter().map(|(helper, guests)| {
+            format!(
+                "{} (process {}) serves {} and perhaps other guests: its CPU time is not counted",
+                helper.name,
+                helper.pid,
+                guests.join(", ")
+            )
+        }));
         notes
     }
 

@@ -34,6 +34,8 @@ pub enum Role {
     Rcu,
     /// A thread of the kernel's for this guest, such as `kvm-pit/4711`.
     Kernel(String),
+    /// A process beside QEMU, such as `swtpm`.
+    Helper(String),
     /// The thread has no name of its own: QEMU runs without `debug-threads=on`.
     Unnamed,
     /// Another thread: its name.
@@ -127,6 +129,7 @@ impl fmt::Display for Role {
             Self::Migration => formatter.write_str("migration"),
             Self::Rcu => formatter.write_str("RCU"),
             Self::Kernel(name) => write!(formatter, "kernel: {name}"),
+            Self::Helper(name) => formatter.write_str(name),
             Self::Unnamed => formatter.write_str("unnamed"),
             Self::Other(name) => write!(formatter, "other: {name}"),
         }

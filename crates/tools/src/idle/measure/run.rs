@@ -85,6 +85,9 @@ pub fn measure(
     interrupt: &Interrupt,
     on_progress: &mut dyn FnMut(&Progress<'_>),
 ) -> Result<Measurement, MeasureError> {
+    let mut guests = guests.to_vec();
+    Guest::find_helpers(root, &mut guests);
+    let guests = &guests[..];
     let mut clock = Clock {
         sampler: Sampler::new(root, guests),
         began: Instant::now(),

@@ -9,6 +9,7 @@ use brisk_host::tasks::{ProcessTasks, Task, TaskReader};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::guests::Guest;
+use super::helpers::Helper;
 use super::role::Role;
 use super::window::{GuestSample, Snapshot};
 
@@ -34,6 +35,15 @@ struct Watched {
     /// None before it is read, and when it has ended.
     reader: Option<TaskReader>,
     kernel: Vec<u32>,
+    helpers: Vec<Beside>,
+}
+
+/// A process that works for a guest.
+#[derive(Debug)]
+struct Beside {
+    pid: u32,
+    reader: Option<TaskReader>,
+    has_ended: bool,
 }
 
 impl Sampler {
@@ -56,6 +66,7 @@ impl Sampler {
             pid: guest.pid,
             reader: None,
             kernel: kernel.remove(&guest.pid).unwrap_or_default(),
+            helpers: guest.helpers.own.iter().map(Beside::of).collect(),
         });
         Self {
             proc,
@@ -70,12 +81,20 @@ impl Sampler {
     /// # Errors
     /// If the kernel does not count, or `/proc` hides what is needed.
     pub fn snapshot(&mut self, at: Duration) -> std::io::Result<Snapshot> {
-        let keep = files() / self.guests.len().max(1);
+        let helpers = self.guests.iter().map(|guest| guest.helpers.len());
+        let processes = self.guests.len() + helpers.sum::<usize>();
+        let keep = files() / processes.max(1);
         let mut guests = Vec::with_capacity(self.guests.len());
         for guest in &mut self.guests {
             let process = guest.read(&self.proc, keep)?;
             let kernel = read(&self.proc, &guest.kernel, &mut self.last);
-            guests.push(GuestSample { kernel, process });
+            let helpers = guest.helpers.iter_mut();
+            let helpers = helpers.filter_map(|one| one.read(&self.proc, keep));
+            guests.push(GuestSample {
+                kernel,
+                process,
+                helpers: helpers.collect(),
+            });
         }
         let uptime = clock_gettime(ClockId::Boottime);
         Ok(Snapshot {
@@ -104,6 +123,30 @@ impl Watched {
             }
             Err(error) => Err(error),
         }
+    }
+}
+
+impl Beside {
+    const fn of(helper: &Helper) -> Self {
+        Self {
+            pid: helper.pid,
+            reader: None,
+            has_ended: false,
+        }
+    }
+
+    /// Its counters; None from when they cannot be read: another process may have the number then.
+    fn read(&mut self, proc: &Procfs, keep: usize) -> Option<ProcessTasks> {
+        if self.has_ended {
+            return None;
+        }
+        let read = match &mut self.reader {
+            Some(reader) => reader.read().cloned(),
+            None => TaskReader::open(proc, self.pid, keep)
+                .map(|reader| self.reader.insert(reader).process().clone()),
+        };
+        self.has_ended = read.is_err();
+        read.ok()
     }
 }
 

@@ -16,6 +16,8 @@ pub struct GuestSample {
     pub process: Option<ProcessTasks>,
     /// Threads of the kernel that belong to it and are no threads of its own.
     pub kernel: Vec<Task>,
+    /// Processes beside QEMU that work for it.
+    pub helpers: Vec<ProcessTasks>,
 }
 
 /// What was read at one moment.
@@ -204,6 +206,20 @@ fn guest_window(
         role.unwrap_or_else(|| Role::Kernel(task.name.clone()))
     });
     window.threads.extend(kernel);
+    for helper in &guest.helpers.own {
+        let of = |sample: &GuestSample| {
+            let mut list = sample.helpers.iter();
+            list.find(|one| one.pid == helper.pid).cloned()
+        };
+        let Some((old, new)) = of(before).zip(of(after)) else {
+            continue;
+        };
+        if old.start_ticks == new.start_ticks {
+            let role = |_: &Task| Role::Helper(helper.name.clone());
+            let threads = thread_windows(&old.tasks, &new.tasks, length, role);
+            window.threads.extend(threads);
+        }
+    }
     window
 }
 
