@@ -87,6 +87,8 @@ impl Cpu {
             match (&*field.key, field.key.strip_prefix("hv-")) {
                 ("model", _) => cpu.model = Some(field.value.clone()),
                 (_, Some(name)) => {
+                    // An alias (`x86_cpu_initfn` of QEMU's target/i386/cpu.c).
+                    let name = if name == "apicv" { "avic" } else { name };
                     cpu.hyperv.insert(name.to_owned(), decimal(&field.value));
                 }
                 (name, None) => {

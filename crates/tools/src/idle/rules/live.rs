@@ -18,15 +18,21 @@ fn busiest<'a>(values: impl IntoIterator<Item = &'a f64>) -> f64 {
 
 impl Signature {
     /// Rate of the RTC's periodic interrupt, if the main thread wakes at one that Windows or a
-    /// program chooses: a power of two from 64 to 8192, in Hz.
-    pub(super) fn rtc_rate(&self) -> Option<u32> {
-        let rates = (6..=13).map(|power| 1_u32 << power);
-        // Other timers wake it, too: at 1024 Hz, four times as often was measured.
-        let mut rates = rates.filter(|rate| {
+    /// program chooses: a power of two from 64 to 8192, in Hz. Each interrupt wakes a vCPU, too:
+    /// frames of a UHCI controller do not.
+    pub(super) fn rtc_rate(&self, is_windows: bool) -> Option<u32> {
+        let vcpus: f64 = self.vcpu_wakeups.iter().sum();
+        let busiest = busiest(&self.vcpu_wakeups);
+        let mut rates = (6..=13).map(|power| 1_u32 << power);
+        rates.find(|rate| {
             let rate = f64::from(*rate);
-            is_near(self.main_wakeups, rate) && !HZ.iter().any(|hz| f64::from(*hz) == rate)
-        });
-        rates.next()
+            let is_woken = match is_windows {
+                true => vcpus >= rate * (1.0 - NEAR),
+                // Timers of a vCPU that ticks wake the main thread as often, or twice as often.
+                false => is_near(busiest, rate) && !HZ.iter().any(|hz| is_near(rate, (*hz).into())),
+            };
+            is_near(self.main_wakeups, rate) && is_woken
+        })
     }
 
     /// What was measured that speaks for a rule's finding.

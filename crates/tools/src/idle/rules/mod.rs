@@ -4,9 +4,11 @@
 //! "measured", the book's chapter about idle guests has the numbers.
 
 mod devices;
+mod emulation;
 mod hyperv;
 mod kernel;
 mod live;
+mod rtc;
 mod subject;
 #[cfg(test)]
 mod tests;
@@ -17,8 +19,14 @@ pub use subject::{GuestOs, Host, Subject};
 use crate::lint::{self, Description, Finding, Rule};
 
 /// The rules, in the order in which their findings are shown.
-pub const RULES: &[&[Rule<Subject>]] =
-    &[hyperv::RULES, timers::RULES, kernel::RULES, devices::RULES];
+pub const RULES: &[&[Rule<Subject>]] = &[
+    hyperv::RULES,
+    rtc::RULES,
+    timers::RULES,
+    kernel::RULES,
+    devices::RULES,
+    emulation::RULES,
+];
 
 /// What the rules find, the worst first, each with what was measured that speaks for it.
 #[must_use]

@@ -1,8 +1,10 @@
 //! Each rule with guests in which it finds something, and near misses in which it does not.
 
+mod emulation;
 mod enlightenments;
 mod examples;
 mod hpet;
+mod kernel;
 mod uhci;
 
 use std::ffi::OsString;
@@ -35,6 +37,7 @@ fn context() -> Context {
         live: Some(Signature {
             cpu: 31.0,
             main_wakeups: 64.0,
+            vcpu_wakeups: vec![64.0],
             ..Signature::default()
         }),
     }
@@ -424,14 +427,28 @@ fn measurements_speak_for_rules() {
     assert!(evidence("iothread-poll", polling.clone()).contains("112 %"));
     assert!(evidence("vhost-poll", polling).contains("30 %"));
     assert!(evidence("hv-stimer", main(64.0)).contains("64 times"));
-    let rate = |wakeups| {
+    let rate = |words: &str, main_wakeups, vcpus: &[f64]| {
+        let live = Signature {
+            main_wakeups,
+            vcpu_wakeups: vcpus.to_vec(),
+            ..Signature::default()
+        };
         let context = Context {
-            live: Some(main(wakeups)),
+            live: Some(live),
             ..Context::default()
         };
-        ids(&line("-accel kvm -rtc base=localtime"), &context).contains(&"rtc-periodic")
+        ids(&line(words), &context).contains(&"rtc-periodic")
     };
-    assert!(rate(64.0) && rate(1030.0) && !rate(33.0) && !rate(268.0));
+    let windows = "-accel kvm -rtc base=localtime";
+    assert!(rate(windows, 64.0, &[70.0, 3.0]) && rate(windows, 1030.0, &[510.0, 530.0]));
+    assert!(!rate(windows, 33.0, &[40.0]) && !rate(windows, 268.0, &[300.0]));
+    // A UHCI controller in use wakes no vCPU.
+    assert!(!rate(windows, 1000.0, &[60.0]));
+    let linux = "-accel tcg -M pc,hpet=off -append quiet";
+    assert!(rate(linux, 510.0, &[505.0, 12.0]) && rate(linux, 64.0, &[66.0]));
+    // As measured with nohz=off and HZ=250 on a busy host, and as with HZ=1000.
+    assert!(!rate(linux, 494.0, &[293.0]) && !rate(linux, 1000.0, &[1000.0]));
+    assert!(!rate(linux, 250.0, &[250.0]) && !rate(linux, 494.0, &[250.0, 250.0]));
 }
 
 #[test]
@@ -446,6 +463,7 @@ fn a_measurement_gives_likely_causes_and_what_the_host_does() {
         program: "q".into(),
         accelerator: "tcg".into(),
         roles: Default::default(),
+        helpers: Default::default(),
     };
     let main = Thread {
         tid: 1,

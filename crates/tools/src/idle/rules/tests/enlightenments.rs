@@ -112,3 +112,50 @@ fn what_is_hidden_from_windows_is_no_timer() {
         fixed.text
     );
 }
+
+#[test]
+fn hv_avic_is_advised_where_host_and_qemu_have_it() {
+    let windows = "-accel kvm -cpu host,hv-time,hv-vpindex,hv-synic,hv-stimer";
+    let found = |words: &str, has_apicv, qemu, known: Option<&[&str]>| {
+        let host = Host {
+            has_apicv,
+            qemu,
+            hyperv: known.map(|names| names.iter().map(|name| (*name).to_owned()).collect()),
+            ..Host::default()
+        };
+        let context = Context {
+            host,
+            ..Context::default()
+        };
+        let list = context.findings(&line(words)).unwrap();
+        list.into_iter().find(|finding| finding.rule == "hv-avic")
+    };
+    let new = Some((6, 2));
+    let finding = found(windows, Some(true), new, Some(&["avic"])).unwrap();
+    assert_eq!(finding.severity, Severity::Low);
+    assert!(matches!(finding.fix, Fix::Edit(_)), "{finding:?}");
+    // Whether the kernel has it is not known.
+    let finding = found(windows, Some(true), new, None).unwrap();
+    assert!(finding.fix.to_string().contains("Linux 5.15"));
+    for (words, has_apicv, qemu, known) in [
+        (windows, None, new, Some(&["avic"][..])),
+        (windows, Some(false), new, Some(&["avic"])),
+        (windows, Some(true), new, Some(&["synic"])),
+        (windows, Some(true), Some((6, 1)), None),
+        (windows, Some(true), None, None),
+        ("-accel kvm -cpu host,hv-time", Some(true), new, None),
+        ("-accel kvm -cpu host -name ubuntu", Some(true), new, None),
+        ("-accel kvm -cpu host,hv-passthrough", Some(true), new, None),
+    ] {
+        let finding = found(words, has_apicv, qemu, known);
+        assert_eq!(finding, None, "{words} {has_apicv:?} {qemu:?} {known:?}");
+    }
+    for word in ["hv-avic", "hv-avic=off", "-hv-avic", "hv_apicv"] {
+        let words = format!("{windows},{word}");
+        assert_eq!(found(&words, Some(true), new, None), None, "{word}");
+    }
+    // By its other name.
+    let words = format!("{windows},hv-apicv");
+    let finding = found(&words, Some(false), new, None).unwrap();
+    assert_eq!(finding.severity, Severity::Medium);
+}

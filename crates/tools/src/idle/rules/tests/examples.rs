@@ -288,4 +288,38 @@ pub(super) const EXAMPLES: &[Example] = &[
         near_xml: "<name>web</name>",
         near_words: "-name web,debug-threads=on",
     },
+    Example {
+        rule: "emulated-io",
+        xml: "<devices><disk type='file' device='disk'><target dev='sda' bus='sata'/></disk>\
+              <interface type='user'><model type='e1000e'/></interface></devices>",
+        words: "-drive if=ide,file=a.img -nic user,model=rtl8139",
+        near_xml: "<devices><disk type='file' device='disk'><target dev='vda' bus='virtio'/></disk>\
+                   <disk type='file' device='cdrom'><target dev='sda' bus='sata'/></disk>\
+                   <interface type='user'><model type='virtio'/></interface><hostdev type='pci'/>\
+                   </devices>",
+        near_words: "-drive if=virtio,file=a.img -cdrom b.iso -nic user,model=virtio",
+    },
+    Example {
+        rule: "vhost-off",
+        xml: "<devices><interface type='bridge'><model type='virtio'/><driver name='qemu' \
+              queues='2'/></interface></devices>",
+        words: "-accel kvm -netdev tap,id=n,ifname=tap0 -device virtio-net-pci,netdev=n",
+        near_xml: "<devices><interface type='bridge'><model type='virtio'/><driver queues='2'/>\
+                   </interface><interface type='bridge'><model type='e1000'/><driver \
+                   name='qemu'/></interface><interface type='user'><model type='virtio'/><driver \
+                   name='qemu'/></interface></devices>",
+        near_words: "-accel kvm -netdev tap,id=n,vhost=on -device virtio-net-pci,netdev=n -netdev \
+                     tap,id=m,vhostfds=5:6 -device virtio-net-pci,netdev=m -netdev user,id=u \
+                     -device virtio-net-pci,netdev=u -netdev tap,id=e -device e1000,netdev=e",
+    },
+    Example {
+        rule: "audio",
+        xml: "<devices><sound model='ich9'/><audio id='1' type='pulseaudio' \
+              timerPeriod='1000'/></devices>",
+        words: "-device ich9-intel-hda -device hda-duplex,audiodev=a -audiodev \
+                pa,id=a,timer-period=1000",
+        near_xml: "<devices><sound model='ich9'/><audio id='1' type='spice'/></devices>",
+        near_words: "-device ich9-intel-hda -device hda-duplex,audiodev=a -audiodev \
+                     pa,id=a,timer-period=10000",
+    },
 ];
