@@ -19,7 +19,7 @@ use tempfile::TempDir;
 const USER: u32 = 64_321;
 
 /// Commands that are not run: a part of them, and why.
-const NOT_RUN: [(&str, &str); 29] = [
+const NOT_RUN: [(&str, &str); 30] = [
     (
         "sudo ",
         "changes this machine; see reboot_machine and reboot_quiesce",
@@ -38,6 +38,7 @@ const NOT_RUN: [(&str, &str); 29] = [
     ("curl https://", "needs the Internet"),
     ("apt-get update", "needs the Internet"),
     ("--domain", "domains of libvirt: see boot_domain"),
+    ("undo --all", "domains of libvirt: see idle_domain"),
     (
         "boot bench --ready",
         "needs an installed system with a login",

@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "what cannot go on fails the test")]
 
 use std::fs;
+use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -10,7 +11,7 @@ use libtest_mimic::Arguments;
 use tempfile::tempdir;
 
 fn main() {
-    let of_domains: [(_, fn()); 4] = [
+    let of_domains: [(_, fn()); 6] = [
         (
             "a_domain_is_changed_and_restored_with_its_password",
             a_domain_is_changed_and_restored_with_its_password,
@@ -26,6 +27,14 @@ fn main() {
         (
             "a_domain_with_a_saved_state_is_left_alone",
             a_domain_with_a_saved_state_is_left_alone,
+        ),
+        (
+            "all_domains_are_changed_and_restored_together",
+            all_domains_are_changed_and_restored_together,
+        ),
+        (
+            "a_libvirt_that_does_not_answer_is_a_missing_part",
+            a_libvirt_that_does_not_answer_is_a_missing_part,
         ),
     ];
     let all = trials(Libvirt::forbidden(), of_domains);
@@ -214,4 +223,97 @@ fn a_domain_with_a_saved_state_is_left_alone() {
     assert_eq!(secret(&libvirt), before);
     // Nothing is left of the attempt.
     assert_eq!(content(state.path()), "");
+}
+
+fn all_domains_are_changed_and_restored_together() {
+    // QEMU takes no command line of a kernel without a kernel.
+    let line = "    <cmdline>root=/dev/vda   nohz=off quiet</cmdline>\n";
+    let libvirt = with(&WEB.replace(line, ""));
+    let definition = |name: &str| {
+        let (start, end) = (WEB.find("<!--").unwrap(), WEB.len());
+        let xml = WEB[start..end].replace("type='kvm'", "type='qemu'");
+        xml.replace(line, "")
+            .replace("<name>web<", &format!("<name>{name}<"))
+    };
+    for name in ["db", "saved"] {
+        libvirt.define(&definition(name));
+    }
+    libvirt.virsh(&["start", "saved", "--paused"]);
+    libvirt.virsh(&["managedsave", "saved"]);
+    let state = tempdir().unwrap();
+    let uri = libvirt.uri();
+    let idle = |words: &[&str]| {
+        let words = brisk_of!("idle").args(words);
+        words.env("BRISK_STATE_DIR", state.path())
+    };
+    let all = |more: &[&str]| {
+        let words = ["fix", "--all", "--rule=hpet", "--connect", &uri];
+        idle(&[&words[..], more].concat())
+    };
+    let xml = |name: &str| libvirt.virsh(&["dumpxml", "--inactive", "--security-info", name]);
+    let names = ["web", "db", "saved"];
+    let before = names.map(xml);
+    let shown = all(&[]).exits(0).explains(&["of 3 guests: hpet 3; "]);
+    for name in names {
+        let header = format!("--- a/{name}\n");
+        assert_eq!(shown.text().matches(&header).count(), 1, "{}", shown.text());
+    }
+    let unnamed = idle(&["fix", "--all", "--apply", "--connect", &uri]).exits(125);
+    let _ = unnamed.explains(&["name the rules with --rule"]);
+    assert_eq!(names.map(xml), before);
+
+    let applied = all(&["--apply"]).exits(125);
+    let _ = applied.explains(&[
+        "saved stays as it is",
+        "managedsave-remove saved",
+        "of 3 guests: hpet 2; ",
+        "undo --all",
+    ]);
+    let after = names.map(xml);
+    assert_eq!(after[2], before[2]);
+    for (before, after) in before.iter().zip(&after).take(2) {
+        assert_ne!(before, after);
+        assert!(
+            after.contains("<timer name='hpet' present='no'/>"),
+            "{after}"
+        );
+    }
+    let json = all(&["--format=json"]).exits(0).text();
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let applied = json["guests"].as_array().unwrap().iter();
+    let applied: Vec<_> = applied
+        .map(|guest| guest["applied"].as_array().unwrap().len())
+        .collect();
+    assert_eq!(applied.iter().sum::<usize>(), 1, "{json}");
+
+    // One that somebody changed since is left, and the others are restored.
+    libvirt.virsh(&["desc", "db", "--config", "--title", "shop"]);
+    let undone = idle(&["undo", "--all"]).exits(125);
+    let _ = undone.explains(&[
+        "domain web is defined as it was before",
+        "domain db stays as it is",
+        "was changed by somebody",
+    ]);
+    assert_eq!(xml("web"), before[0]);
+    let forced = idle(&["undo", "--all", "--force"]).exits(0);
+    let _ = forced.explains(&["domain db is defined as it was before"]);
+    assert_eq!(names.map(xml), before);
+    let none = idle(&["undo", "--all"]).exits(125);
+    let _ = none.explains(&["nothing to undo"]);
+}
+
+/// One that is not there has no domains; one that does not answer may have some.
+fn a_libvirt_that_does_not_answer_is_a_missing_part() {
+    let dir = tempdir().unwrap();
+    let socket = dir.path().join("socket");
+    let all = || {
+        let uri = format!("qemu+unix:///system?socket={}", socket.display());
+        let words = brisk_of!("idle").args(["lint", "--all", "--fail-on", "never"]);
+        words.env("LIBVIRT_DEFAULT_URI", uri)
+    };
+    let absent = all().exits(0);
+    let _ = absent.explains(&["domains of libvirt are left out"]);
+    drop(UnixListener::bind(&socket).unwrap());
+    let silent = all().exits(125);
+    let _ = silent.explains(&["domains of libvirt are left out", "Connection refused"]);
 }

@@ -62,6 +62,39 @@ fn a_definition_is_changed_byte_by_byte_and_restored() {
 }
 
 #[test]
+fn all_definitions_are_changed_and_restored_together() {
+    let all = machines();
+    fs::write(all.definition("b"), DEFINITION).unwrap();
+    fs::write(all.definition("idle"), "memory = \"128M\"\n").unwrap();
+    let of_b = || fs::read_to_string(all.definition("b")).unwrap();
+    let shown = idle(&all, &["fix", "--all"]).exits(0);
+    let _ = shown.explains(&["of 3 guests: nohz 2; "]);
+    assert_eq!(
+        (definition(&all), of_b()),
+        (DEFINITION.into(), DEFINITION.into())
+    );
+    let fix = ["fix", "--all", "--rule", "nohz", "--apply"];
+    let applied = idle(&all, &fix).exits(0);
+    let _ = applied.explains(&["changed by rule, of 3 guests: nohz 2"]);
+    assert_eq!((definition(&all), of_b()), (FIXED.into(), FIXED.into()));
+    // Another change of one covers that of both.
+    fs::write(all.definition("b"), DEFINITION).unwrap();
+    let _ = idle(&all, &["fix", "--vm", "b", "--apply"]).exits(0);
+    let undone = idle(&all, &["undo", "--all"]).exits(125);
+    let _ = undone.explains(&["VM a is defined as it was", "b was changed once more"]);
+    assert_eq!(
+        (definition(&all), of_b()),
+        (DEFINITION.into(), FIXED.into())
+    );
+    let _ = idle(&all, &["undo", "--vm", "b"]).exits(0);
+    fs::write(all.definition("b"), FIXED).unwrap();
+    let undone = idle(&all, &["undo", "--all"]).exits(0);
+    let _ = undone.explains(&["VM b is defined as it was"]);
+    assert_eq!(of_b(), DEFINITION);
+    let _ = idle(&all, &["undo", "--all"]).exits(125);
+}
+
+#[test]
 fn a_definition_keeps_its_mode_and_the_links_to_it() {
     let all = machines();
     let file = all.dir().join("kept.toml");

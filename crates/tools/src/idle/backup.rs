@@ -33,6 +33,9 @@ pub struct Backup {
     pub before: String,
     /// The definition after. Empty as long as it is not known to be defined.
     pub after: String,
+    /// What was changed together with others has the same text here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub batch: Option<String>,
 }
 
 /// A backup that cannot be kept or read.
@@ -67,7 +70,18 @@ pub enum Error {
 #[derive(Debug)]
 pub struct Backups {
     dir: PathBuf,
+    /// What those that are added now belong to.
+    batch: Option<String>,
     _lock: File,
+}
+
+/// What was changed together, last.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Batch {
+    /// Those that can be restored.
+    pub last: Vec<Backup>,
+    /// Those that were changed again since.
+    pub covered: Vec<Backup>,
 }
 
 impl Backup {
@@ -83,6 +97,7 @@ impl Backup {
             rules: Vec::new(),
             before,
             after: String::new(),
+            batch: None,
         }
     }
 }
@@ -114,10 +129,57 @@ impl Backups {
         match try_lock(&lock, Sharing::Exclusive).map_err(file("lock", &path))? {
             true => Ok(Self {
                 dir: dir.to_owned(),
+                batch: None,
                 _lock: lock,
             }),
             false => Err(Error::Busy),
         }
+    }
+
+    /// Has the changes from now on belong together.
+    pub fn begin_batch(&mut self, time: &str) {
+        self.batch = Some(format!("{time} {}", std::process::id()));
+    }
+
+    /// The domains and VMs that were changed together, last.
+    ///
+    /// # Errors
+    /// If backups cannot be read.
+    pub fn last_batch(&self) -> Result<Batch, Error> {
+        let mut found: Vec<(Backup, bool)> = Vec::new();
+        let entries = fs::read_dir(&self.dir).map_err(file("read", &self.dir))?;
+        for entry in entries {
+            let entry = entry.map_err(file("read", &self.dir))?;
+            let is_directory = entry.file_type().is_ok_and(|kind| kind.is_dir());
+            let Some(key) = entry
+                .file_name()
+                .to_str()
+                .filter(|_| is_directory)
+                .map(str::to_owned)
+            else {
+                continue;
+            };
+            let numbers = self.numbers(&key)?;
+            for number in &numbers {
+                let path = self.path(&key, *number);
+                found.push((Self::read(&path)?, Some(number) == numbers.last()));
+            }
+        }
+        found.retain(|(backup, _)| backup.batch.is_some());
+        let newest = found
+            .iter()
+            .map(|(backup, _)| (&backup.time, &backup.batch));
+        let newest = newest.max().and_then(|(_, batch)| batch.clone());
+        found.retain(|(backup, _)| backup.batch == newest);
+        found.sort_by(|(one, _), (other, _)| one.name.cmp(&other.name));
+        let mut batch = Batch::default();
+        for (backup, is_last) in found {
+            match is_last {
+                true => batch.last.push(backup),
+                false => batch.covered.push(backup),
+            }
+        }
+        Ok(batch)
     }
 
     /// Adds a backup, which is on the disk then. The result is its file.
@@ -133,7 +195,7 @@ impl Backups {
             .numbers(&backup.uuid)?
             .last()
             .map_or(1, |last| last + 1);
-        let path = dir.join(format!("{next}.json"));
+        let path = self.path(&backup.uuid, next);
         self.write(&path, backup)?;
         files::sync_directory(&self.dir).map_err(file("sync", &self.dir))?;
         Ok(path)
@@ -144,7 +206,12 @@ impl Backups {
     /// # Errors
     /// If it cannot be written.
     pub fn write(&self, path: &Path, backup: &Backup) -> Result<(), Error> {
-        let written = serde_json::to_vec_pretty(backup)
+        let batch = self.batch.clone();
+        let backup = Backup {
+            batch,
+            ..backup.clone()
+        };
+        let written = serde_json::to_vec_pretty(&backup)
             .map_err(io::Error::from)
             .and_then(|bytes| files::replace(path, &bytes, Durability::Durable));
         written.map_err(file("write", path))
@@ -158,13 +225,21 @@ impl Backups {
         let Some(last) = self.numbers(uuid)?.pop() else {
             return Ok(None);
         };
-        let path = self.dir.join(uuid).join(format!("{last}.json"));
-        let bytes = fs::read(&path).map_err(file("read", &path))?;
+        let path = self.path(uuid, last);
+        let backup = Self::read(&path)?;
+        Ok(Some((path, backup)))
+    }
+
+    fn path(&self, uuid: &str, number: u32) -> PathBuf {
+        self.dir.join(uuid).join(format!("{number}.json"))
+    }
+
+    fn read(path: &Path) -> Result<Backup, Error> {
+        let bytes = fs::read(path).map_err(file("read", path))?;
         let backup: Option<Backup> = serde_json::from_slice(&bytes).ok();
-        match backup.filter(|backup| backup.schema == SCHEMA) {
-            Some(backup) => Ok(Some((path, backup))),
-            None => Err(Error::Foreign { path }),
-        }
+        let backup = backup.filter(|backup| backup.schema == SCHEMA);
+        let path = path.to_owned();
+        backup.ok_or(Error::Foreign { path })
     }
 
     /// Removes a backup that was restored.
@@ -223,6 +298,45 @@ mod tests {
             backups.remove(&path).unwrap();
         }
         assert_eq!(backups.last("u-1").unwrap().unwrap().0, first);
+    }
+
+    #[test]
+    fn what_was_changed_together_is_found_together() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut backups = Backups::open_in(dir.path()).unwrap();
+        let of = |name: &str, time: &str| {
+            let uuid = format!("u-{name}");
+            Backup::new("qemu:///session", &uuid, name, time.into(), String::new())
+        };
+        backups.add(&of("alone", "3")).unwrap();
+        assert_eq!(backups.last_batch().unwrap(), Batch::default());
+        for (time, names) in [("1", ["web", "old"]), ("2", ["web", "db"])] {
+            backups.begin_batch(time);
+            for name in names {
+                backups.add(&of(name, time)).unwrap();
+            }
+        }
+        backups.batch = None;
+        backups.add(&of("db", "4")).unwrap();
+        let names = |list: &[Backup]| -> Vec<String> {
+            list.iter()
+                .map(|one| format!("{} {}", one.name, one.time))
+                .collect()
+        };
+        let batch = backups.last_batch().unwrap();
+        assert_eq!(names(&batch.last), ["web 2"]);
+        assert_eq!(names(&batch.covered), ["db 2"]);
+        // The one before comes next.
+        for uuid in ["u-web", "u-db", "u-db"] {
+            let (path, _) = backups.last(uuid).unwrap().unwrap();
+            backups.remove(&path).unwrap();
+        }
+        assert_eq!(
+            names(&backups.last_batch().unwrap().last),
+            ["old 1", "web 1"]
+        );
+        fs::write(dir.path().join("u-old/9.json"), "{}").unwrap();
+        assert!(matches!(backups.last_batch(), Err(Error::Foreign { .. })));
     }
 
     #[test]

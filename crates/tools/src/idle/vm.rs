@@ -185,6 +185,12 @@ fn comma(text: &str) -> Option<usize> {
     None
 }
 
+/// Whether a backup is of a VM of brisk's, and not of a domain.
+#[must_use]
+pub fn is_of_vm(backup: &Backup) -> bool {
+    backup.uri == PLACE
+}
+
 /// Key of a VM's backups.
 fn key(paths: &VmPaths, definition: &Definition) -> String {
     let uuid = definition.uuid.clone();
@@ -244,7 +250,7 @@ pub fn undo(paths: &VmPaths, backups: &Backups, force: bool) -> Result<Backup, E
         return Err(Error::Unchanged(paths.name.clone()));
     };
     // One that was cut off before the change has the definition before.
-    let is_known = backup.uri == PLACE && (now == backup.after || now == backup.before);
+    let is_known = is_of_vm(&backup) && (now == backup.after || now == backup.before);
     if !is_known && !force {
         return Err(Error::Changed {
             name: paths.name.clone(),

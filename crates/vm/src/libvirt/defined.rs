@@ -19,7 +19,14 @@ impl Defined {
     /// # Errors
     /// If there is no such domain, or it is gone when it is shut off.
     pub fn find(name: &str, uri: Option<&str>) -> Result<Self, Error> {
-        let virsh = Virsh::connect(uri)?;
+        Self::find_at(Virsh::connect(uri)?, name)
+    }
+
+    /// As [`Self::find`], at a libvirt that is known.
+    ///
+    /// # Errors
+    /// As [`Self::find`].
+    pub fn find_at(virsh: Virsh, name: &str) -> Result<Self, Error> {
         let info = Info::parse(&of_domain(&virsh, &["dominfo"], name)?);
         let name = match virsh.call(&["domname", "--domain", &info.uuid]) {
             Ok(text) => text.trim().to_owned(),
@@ -38,9 +45,9 @@ impl Defined {
     /// Names of all domains that are defined.
     ///
     /// # Errors
-    /// If there is no `virsh`, or no connection.
-    pub fn names(uri: Option<&str>) -> Result<Vec<String>, Error> {
-        let text = Virsh::connect(uri)?.call(&["list", "--all", "--persistent", "--name"])?;
+    /// If `virsh` fails.
+    pub fn names(virsh: &Virsh) -> Result<Vec<String>, Error> {
+        let text = virsh.call(&["list", "--all", "--persistent", "--name"])?;
         let names = text.lines().map(str::trim).filter(|name| !name.is_empty());
         Ok(names.map(str::to_owned).collect())
     }

@@ -1,9 +1,11 @@
 //! Descriptions of guests: files, domains, processes and command lines.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context as _, bail};
 use brisk_host::files;
@@ -171,7 +173,7 @@ impl Guests {
     }
 
     /// A VM of brisk's, as it would be started.
-    fn of_vm(&self, name: &str) -> anyhow::Result<Described> {
+    pub(super) fn of_vm(&self, name: &str) -> anyhow::Result<Described> {
         let paths = named::paths(name)?;
         let text = vm::read(&paths, &Cache::open()?, &mut |_| {}).map_err(explain)?;
         let mut described = self.described(format!("VM {name}"), text, None);
@@ -182,11 +184,20 @@ impl Guests {
 
     pub(super) fn of_domain(&self, name: &str) -> anyhow::Result<Described> {
         let domain = Defined::find(name, self.connect.as_deref())?;
+        self.of_defined(domain, name, &Capabilities::default())
+    }
+
+    /// A domain by the name it was asked for.
+    pub(super) fn of_defined(
+        &self,
+        domain: Defined,
+        name: &str,
+        known: &Capabilities,
+    ) -> anyhow::Result<Described> {
         let xml = domain.xml()?;
         let hardware = GuestHardware::of_xml(&xml);
         let hardware = hardware.with_context(|| format!("cannot read domain {name}"))?;
-        // An emulator that is not installed here has none.
-        let capabilities = domain.capabilities(&hardware).ok();
+        let capabilities = known.of(&domain, &hardware);
         let mut described = self.described(name.to_owned(), Text::Xml(xml), Some(domain));
         described.context.host = host::gather(Path::new("/"), capabilities.as_deref());
         let program = hardware.emulator.as_deref();
@@ -207,6 +218,33 @@ impl Guests {
         described.context.host.qemu = program.and_then(|program| qemu_of(&program, &hardware));
         described.pid = Some(pid);
         Ok(described)
+    }
+}
+
+/// What libvirt's emulators can do, by what [`Defined::capabilities`] asks for.
+#[derive(Debug, Default)]
+pub(super) struct Capabilities(Mutex<BTreeMap<Asked, Option<Arc<str>>>>);
+
+/// Emulator, accelerator, architecture and machine.
+type Asked = (Option<PathBuf>, Option<String>, String, String);
+
+impl Capabilities {
+    /// None for an emulator that is not installed here.
+    fn of(&self, domain: &Defined, hardware: &GuestHardware) -> Option<Arc<str>> {
+        let machine = &hardware.machine;
+        let asked = (
+            hardware.emulator.clone(),
+            hardware.accelerators.first().cloned(),
+            machine.arch.clone(),
+            machine.kind.clone(),
+        );
+        let known = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(found) = known().get(&asked) {
+            return found.clone();
+        }
+        let found = domain.capabilities(hardware).ok().map(Arc::from);
+        known().insert(asked, found.clone());
+        found
     }
 }
 

@@ -5,15 +5,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use brisk_host::proc::Procfs;
 use brisk_tools::idle::measure::Options;
 use brisk_tools::idle::rules::{GuestOs, descriptions};
 use brisk_tools::idle::text::Text;
 use brisk_tools::lint::{Finding, Severity};
-use brisk_vm::libvirt::Defined;
-use brisk_vm::qemu::cmdline::CommandLine;
 use serde::{Serialize, Serializer};
 
+use super::all::{all, uuid};
 use super::causes::Causes;
 use super::description::{Described, Guests};
 use super::listing::{Baseline, edit, table};
@@ -35,7 +33,8 @@ const COMMAND: &str = "brisk idle lint";
 /// known of it, and brisk idle fix makes the change.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_long_help = "Exit status: 0, or 1 if something was found that --fail-on counts.",
+    after_long_help = "Exit status: 0, or 1 if something was found that --fail-on counts; 125 if a \
+                       guest could not be read, which a message names.",
     group = clap::ArgGroup::new("whole").args(["all", "explain", "rules"])
 )]
 pub struct Args {
@@ -155,6 +154,9 @@ pub(super) struct Linted {
     /// Version of its QEMU, as far as it is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     qemu: Option<String>,
+    /// What its QEMU takes of a CPU, in percent, if that was measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) cpu_percent: Option<f64>,
     /// The findings, the worst first.
     #[serde(serialize_with = "with_fixable")]
     pub(super) findings: Vec<Finding>,
@@ -202,7 +204,11 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
     let mut failed = false;
     let spinner = ui.spinner("looking");
     let guests = match args.all {
-        true => all(&args.guests, ui)?,
+        true => {
+            let all = all(&args.guests, ui)?;
+            failed = all.is_partial;
+            all.guests
+        }
         false if args.guests.is_empty() => vec![args.guests.one()?],
         false if !args.guests.files.is_empty() => {
             let files = args.guests.files.iter();
@@ -282,6 +288,7 @@ fn linted(guest: Described, only: &[String]) -> anyhow::Result<Linted> {
             (Text::Arguments(_), None) => "command-line",
         },
         pid: guest.pid,
+        cpu_percent: guest.context.live.as_ref().map(|live| live.cpu),
         uuid: domain.or(named),
         os: match subject.os {
             GuestOs::Windows11 => Some("windows11"),
@@ -350,56 +357,4 @@ fn measured(
         guests[place].context = context.with_measured(measured, &measurement.host);
     }
     Ok(Ok(guests))
-}
-
-/// All domains, and the QEMUs that are not domains.
-fn all(guests: &Guests, ui: &Ui) -> anyhow::Result<Vec<Described>> {
-    let mut list = Vec::new();
-    let mut uuids: Vec<OsString> = Vec::new();
-    match Defined::names(guests.connect.as_deref()) {
-        Ok(names) => {
-            for name in names {
-                match guests.of_domain(&name) {
-                    Ok(guest) => {
-                        let domain = guest.domain.as_ref().filter(|domain| !domain.is_off());
-                        uuids.extend(domain.map(|domain| domain.uuid().into()));
-                        list.push(guest);
-                    }
-                    // It may be gone by now, or of a kind that cannot be read.
-                    Err(error) => ui.note(&format!("domain {name} is left out: {error:#}")),
-                }
-            }
-        }
-        Err(error) if guests.connect.is_some() => return Err(error.into()),
-        Err(error) => ui.note(&format!("domains of libvirt are left out: {error}")),
-    }
-    let mut processes = Procfs::default().processes().context("cannot read /proc")?;
-    processes.sort_unstable();
-    // Most processes are no QEMU.
-    let guests = processes
-        .into_iter()
-        .filter_map(|pid| guests.of_process(pid, format!("process {pid}")).ok());
-    let mut of_domains = Vec::new();
-    for guest in guests {
-        match uuid(&guest.text).filter(|uuid| uuids.contains(uuid)) {
-            Some(uuid) => of_domains.push((uuid, guest)),
-            None => list.push(guest),
-        }
-    }
-    // Any user may put the UUID of a domain on a command line: one process of it is the domain's.
-    for (uuid, guest) in &of_domains {
-        if of_domains.iter().filter(|(one, _)| one == uuid).count() > 1 {
-            list.push(guest.clone());
-        }
-    }
-    Ok(list)
-}
-
-/// UUID on a command line.
-fn uuid(text: &Text) -> Option<OsString> {
-    let Text::Arguments(words) = text else {
-        return None;
-    };
-    let line = CommandLine::with_program(words);
-    line.value("uuid").map(OsString::from)
 }

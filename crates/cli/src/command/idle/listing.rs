@@ -92,21 +92,39 @@ pub(super) fn edit(finding: &Finding) -> Option<&Edit> {
     }
 }
 
-/// Rules that found something, the worst and most frequent first; nothing of a single guest.
+/// What a rule found in several guests.
+#[derive(Default)]
+struct Found {
+    guests: usize,
+    fixable: usize,
+    /// Guests that were measured, and for which that speaks.
+    likely: usize,
+    /// Their CPU time, in percent of one CPU.
+    cpu: f64,
+}
+
+/// Rules that found something: the worst first, of these what costs most and is most frequent;
+/// nothing of a single guest.
 fn summary(linted: &[Linted]) -> String {
-    let mut rules: BTreeMap<&str, (Severity, usize, usize)> = BTreeMap::new();
+    let mut rules: BTreeMap<&str, (Severity, Found)> = BTreeMap::new();
     for guest in linted {
         let mut counted: Vec<&str> = Vec::new();
+        let mut likely: Vec<&str> = Vec::new();
         for finding in &guest.findings {
-            let (severity, guests, fixable) =
-                rules
-                    .entry(finding.rule)
-                    .or_insert((finding.severity, 0, 0));
+            let (severity, found) = rules
+                .entry(finding.rule)
+                .or_insert_with(|| (finding.severity, Found::default()));
             *severity = finding.severity.min(*severity);
-            *fixable += usize::from(edit(finding).is_some());
+            found.fixable += usize::from(edit(finding).is_some());
             if !counted.contains(&finding.rule) {
                 counted.push(finding.rule);
-                *guests += 1;
+                found.guests += 1;
+            }
+            let cpu = guest.cpu_percent.filter(|_| finding.evidence.is_some());
+            if let Some(cpu) = cpu.filter(|_| !likely.contains(&finding.rule)) {
+                likely.push(finding.rule);
+                found.likely += 1;
+                found.cpu += cpu;
             }
         }
     }
@@ -114,24 +132,31 @@ fn summary(linted: &[Linted]) -> String {
         return String::new();
     }
     let mut rules: Vec<_> = rules.into_iter().collect();
-    rules.sort_by_key(|(_, (severity, guests, _))| (*severity, std::cmp::Reverse(*guests)));
+    rules.sort_by(|(_, (worst, one)), (_, (least, other))| {
+        let by_cost = other.cpu.total_cmp(&one.cpu);
+        let by_count = other.guests.cmp(&one.guests);
+        worst.cmp(least).then(by_cost).then(by_count)
+    });
     let found = linted.iter().filter(|guest| !guest.findings.is_empty());
     let mut text = format!(
         "{} of {} guests have findings:\n",
         found.count(),
         linted.len()
     );
-    for (rule, (severity, guests, fixable)) in rules {
-        let fixable = match fixable {
-            0 => String::new(),
-            fixable => format!(", {fixable} changed by brisk idle fix"),
-        };
-        let plural = if guests == 1 { "" } else { "s" };
-        let _ = writeln!(
-            text,
-            "  {:<6}  {rule}: {guests} guest{plural}{fixable}",
-            severity.name()
-        );
+    for (rule, (severity, found)) in rules {
+        let plural = if found.guests == 1 { "" } else { "s" };
+        let mut parts = vec![format!("{rule}: {} guest{plural}", found.guests)];
+        if found.cpu > 0.0 {
+            let cpus = found.cpu / 100.0;
+            parts.push(format!(
+                "likely in {}, which take {cpus:.2} CPUs",
+                found.likely
+            ));
+        }
+        if found.fixable > 0 {
+            parts.push(format!("{} changed by brisk idle fix", found.fixable));
+        }
+        let _ = writeln!(text, "  {:<6}  {}", severity.name(), parts.join(", "));
     }
     text.push('\n');
     text

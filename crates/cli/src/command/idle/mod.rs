@@ -1,5 +1,6 @@
 //! `brisk idle`.
 
+mod all;
 mod causes;
 mod description;
 pub(super) mod fix;

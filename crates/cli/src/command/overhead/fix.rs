@@ -30,7 +30,7 @@ pub struct Args {
     /// shell on its serial console. The images of a command line are not written; a domain and a VM
     /// are started as they are, also their disks, and killed after each run. brisk overhead run
     /// --ablate fix has more options for command lines. LIBVIRT_DEFAULT_URI chooses the libvirt.
-    #[arg(long = "try", conflicts_with_all = ["apply", "output", "pid", "connect"])]
+    #[arg(long = "try", conflicts_with_all = ["apply", "all", "output", "pid", "connect"])]
     tries: bool,
 
     /// Measure this instead of compiling: a command for a shell in the guest.

@@ -1,14 +1,15 @@
 //! `brisk idle fix` and `brisk idle undo`.
 
-use std::ffi::OsString;
-use std::io::IsTerminal;
+mod all;
+mod shown;
+mod undo;
+
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use brisk_host::program::quote;
 use brisk_tools::idle::backup::Backups;
-use brisk_tools::idle::domain::{self, Change};
+use brisk_tools::idle::domain::Change;
 use brisk_tools::idle::fix::{self, Fixed, Look, Wanted};
 use brisk_tools::idle::prove::Start;
 use brisk_tools::idle::rules;
@@ -20,15 +21,15 @@ use brisk_tools::vm::VmPaths;
 use brisk_vm::cache::Cache;
 use brisk_vm::libvirt::Defined;
 use serde_json::json;
-use similar::TextDiff;
 
 use super::causes::{named_domain, rules_of};
 use super::description::{Described, Guests, explain};
 use super::prove;
-use crate::command::vm::named;
 use crate::exit;
-use crate::output::{now, printable, printable_line, replace_file};
+use crate::output::{now, printable, replace_file};
 use crate::ui::Ui;
+use shown::{diff, print, shown, whole};
+pub(in crate::command) use undo::{UndoArgs, undo};
 
 /// Change what keeps an idle guest awake, and nothing else.
 ///
@@ -41,11 +42,16 @@ pub struct Args {
     #[command(flatten)]
     guests: Guests,
 
+    /// All domains of libvirt's and persistent VMs of brisk's.
+    #[arg(long, conflicts_with_all = ["files", "domain", "vm", "pid", "qemu_command", "output"])]
+    all: bool,
+
     /// Make the changes of these rules only, also those that are made on request.
     #[arg(long = "rule", value_name = "RULE")]
     rules: Vec<String>,
 
-    /// Change the definition of the domain or VM; it counts from the next start on.
+    /// Change the definition of the domain or VM; it counts from the next start on. With --all, the
+    /// rules have to be named.
     #[arg(long, conflicts_with = "output")]
     apply: bool,
 
@@ -121,30 +127,6 @@ enum Format {
     Json,
 }
 
-/// Restore the definition that a domain or VM had before brisk idle fix --apply.
-///
-/// Changes are undone one after another, the last first. What somebody changed since is left as it
-/// is, unless --force is given.
-#[derive(Debug, clap::Args)]
-#[command(group = clap::ArgGroup::new("guest").required(true).args(["domain", "vm"]))]
-pub struct UndoArgs {
-    /// A domain of libvirt's.
-    #[arg(long, value_name = "NAME", allow_hyphen_values = true)]
-    domain: Option<String>,
-
-    /// A persistent VM of brisk's.
-    #[arg(long, value_name = "NAME", conflicts_with = "connect")]
-    vm: Option<String>,
-
-    /// The libvirt that has the domain, such as qemu:///system. Default: as virsh chooses.
-    #[arg(long, value_name = "URI")]
-    connect: Option<String>,
-
-    /// Restore it even if it was changed since; those changes are lost.
-    #[arg(long)]
-    force: bool,
-}
-
 /// What changes are about: the rules, and the words of a command for them.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::command) struct Topic {
@@ -192,10 +174,13 @@ pub(in crate::command) fn change(args: &Args, topic: &Topic, ui: &Ui) -> anyhow:
             }
         }
     }
+    if args.all {
+        return all::change(args, topic, ui);
+    }
     if args.apply && args.guests.domain.is_none() && args.guests.vm.is_none() {
         bail!(
             "--apply changes domains of libvirt and VMs of brisk's: name one with --domain or \
-             --vm; of a file --output FILE writes the result"
+             --vm, or all with --all; of a file --output FILE writes the result"
         );
     }
     let wanted = Wanted { rules: &args.rules };
@@ -215,7 +200,10 @@ pub(in crate::command) fn change(args: &Args, topic: &Topic, ui: &Ui) -> anyhow:
         }
     }
     if args.apply {
-        return apply(&guest, wanted, topic, args.guests.connect.as_deref(), ui);
+        let backups = Backups::open()?;
+        let applied = apply(&guest, wanted, &backups, ui)?;
+        applied.tell(&guest, topic, args.guests.connect.as_deref(), ui)?;
+        return Ok(exit::OK);
     }
     let before = guest.text.clone();
     let (fixed, tried) = tried(&guest, wanted, ui)?;
@@ -306,16 +294,56 @@ fn tell(fixed: &Fixed, topic: &Topic, ui: &Ui) {
     }
 }
 
+/// What a change of a definition was.
+struct Applied {
+    /// The changes, and what is left.
+    fixed: Fixed,
+    /// Against the definition before; empty without a change.
+    diff: String,
+    /// File of the definition before, if it was changed.
+    backup: Option<String>,
+}
+
+impl Applied {
+    fn tell(
+        &self,
+        guest: &Described,
+        topic: &Topic,
+        connect: Option<&str>,
+        ui: &Ui,
+    ) -> anyhow::Result<()> {
+        print(&self.diff, ui)?;
+        tell(&self.fixed, topic, ui);
+        let Some(backup) = &self.backup else {
+            return Ok(());
+        };
+        let when = match &guest.domain {
+            Some(domain) if !domain.is_off() => {
+                "when it is shut down and started again; a reboot in the guest is not enough"
+            }
+            _ => "at the next start",
+        };
+        let named = match &guest.vm {
+            Some(paths) => format!("--vm={}", paths.name),
+            None => named_domain(&guest.name, connect),
+        };
+        ui.note(&format!(
+            "defined; it counts {when} ({} undo {named} restores {backup})",
+            topic.command
+        ));
+        Ok(())
+    }
+}
+
 fn apply(
     guest: &Described,
     wanted: Wanted<'_>,
-    topic: &Topic,
-    connect: Option<&str>,
+    backups: &Backups,
     ui: &Ui,
-) -> anyhow::Result<u8> {
+) -> anyhow::Result<Applied> {
     match (&guest.domain, &guest.vm) {
-        (Some(domain), _) => apply_to_domain(domain.clone(), guest, wanted, topic, connect, ui),
-        (None, Some(paths)) => apply_to_vm(paths, guest, wanted, topic, ui),
+        (Some(domain), _) => apply_to_domain(domain.clone(), guest, wanted, backups, ui),
+        (None, Some(paths)) => apply_to_vm(paths, guest, wanted, backups),
         (None, None) => bail!("--apply changes domains and VMs; name one with --domain or --vm"),
     }
 }
@@ -324,154 +352,42 @@ fn apply_to_vm(
     paths: &VmPaths,
     guest: &Described,
     wanted: Wanted<'_>,
-    topic: &Topic,
-    ui: &Ui,
-) -> anyhow::Result<u8> {
+    backups: &Backups,
+) -> anyhow::Result<Applied> {
     let before = shown(&guest.text);
     let fixed = fix::fix(guest.text.clone(), &guest.context, wanted)?;
-    if fixed.applied.is_empty() {
-        tell(&fixed, topic, ui);
-        return Ok(exit::OK);
-    }
-    let backup = vm::apply(paths, &before, &fixed, &Backups::open()?, now()).map_err(explain)?;
-    print(&diff(&guest.name, &before, &shown(&fixed.text)), ui)?;
-    tell(&fixed, topic, ui);
-    ui.note(&format!(
-        "defined; it counts at the next start ({} undo --vm={} restores {backup})",
-        topic.command, paths.name
-    ));
-    Ok(exit::OK)
+    let diff = diff(&guest.name, &before, &shown(&fixed.text));
+    let is_changed = !fixed.applied.is_empty();
+    let apply = || vm::apply(paths, &before, &fixed, backups, now()).map_err(explain);
+    let backup = is_changed.then(apply).transpose()?;
+    Ok(Applied {
+        fixed,
+        diff,
+        backup,
+    })
 }
 
 fn apply_to_domain(
     domain: Defined,
     guest: &Described,
     wanted: Wanted<'_>,
-    topic: &Topic,
-    connect: Option<&str>,
+    backups: &Backups,
     ui: &Ui,
-) -> anyhow::Result<u8> {
-    let is_off = domain.is_off();
-    let spinner = ui.spinner("changing the domain");
-    let backups = Backups::open()?;
+) -> anyhow::Result<Applied> {
+    let _spinner = ui.spinner("changing the domain");
     let change = Change::of(domain, &guest.context, wanted)?;
     let (old, new) = change.shown(&guest.context, wanted)?;
-    if change.fixed.applied.is_empty() {
-        drop(spinner);
-        tell(&change.fixed, topic, ui);
-        return Ok(exit::OK);
-    }
-    let backup = change.apply(&backups, now())?;
-    drop(spinner);
-    print(&diff(&guest.name, &old, &new), ui)?;
-    tell(&change.fixed, topic, ui);
-    let when = match is_off {
-        true => "at the next start",
-        false => "when it is shut down and started again; a reboot in the guest is not enough",
+    let is_changed = !change.fixed.applied.is_empty();
+    let backup = is_changed
+        .then(|| change.apply(backups, now()))
+        .transpose()?;
+    let diff = match is_changed {
+        true => diff(&guest.name, &old, &new),
+        false => String::new(),
     };
-    ui.note(&format!(
-        "defined; it counts {when} ({} undo {} restores {backup})",
-        topic.command,
-        named_domain(&guest.name, connect)
-    ));
-    Ok(exit::OK)
-}
-
-/// Restores a definition.
-///
-/// # Errors
-/// If there is none, or it cannot be restored.
-pub(in crate::command) fn undo(args: &UndoArgs, ui: &Ui) -> anyhow::Result<u8> {
-    let spinner = ui.spinner("restoring the definition");
-    let backups = Backups::open()?;
-    let (kind, backup) = match (&args.domain, &args.vm) {
-        (_, Some(name)) => {
-            let paths = named::paths(name)?;
-            let undone = vm::undo(&paths, &backups, args.force).map_err(explain)?;
-            ("VM", undone)
-        }
-        (domain, None) => {
-            let name = domain.as_deref().unwrap_or_default();
-            let domain = Defined::find(name, args.connect.as_deref())?;
-            ("domain", domain::undo(&domain, &backups, args.force)?)
-        }
-    };
-    drop(spinner);
-    ui.note(&format!(
-        "{kind} {} is defined as it was before {} (rules {})",
-        backup.name,
-        backup.time,
-        backup.rules.join(", ")
-    ));
-    Ok(exit::OK)
-}
-
-/// Lines that are compared: of XML or a definition its own, of a command line an option each.
-fn shown(text: &Text) -> String {
-    match text {
-        Text::Xml(text) | Text::Vm { text, .. } => text.clone(),
-        Text::Arguments(words) => options(words).join("\n") + "\n",
-    }
-}
-
-/// Options of a command line with their arguments, as a shell takes them.
-fn options(words: &[OsString]) -> Vec<String> {
-    let mut options: Vec<String> = Vec::new();
-    for (place, word) in words.iter().enumerate() {
-        let word = quote(word);
-        match options.last_mut() {
-            Some(option) if place > 0 && !word.starts_with('-') => {
-                option.push(' ');
-                option.push_str(&word);
-            }
-            _ => options.push(word),
-        }
-    }
-    options
-}
-
-/// The result as a file: XML or a definition as it is, a command line as a shell takes it.
-fn whole(text: &Text) -> String {
-    match text {
-        Text::Xml(text) | Text::Vm { text, .. } => text.clone(),
-        Text::Arguments(words) => options(words).join(" \\\n  ") + "\n",
-    }
-}
-
-/// Prints what a guest's description says: to a terminal only what cannot change it, else each byte.
-fn print(text: &str, ui: &Ui) -> anyhow::Result<()> {
-    match std::io::stdout().is_terminal() {
-        true => ui.data(&printable(&text.replace("\r\n", "\n"))),
-        false => ui.data(text),
-    }
-}
-
-fn diff(name: &str, old: &str, new: &str) -> String {
-    if old == new {
-        return String::new();
-    }
-    let name = printable_line(name);
-    let path = name.trim_start_matches('/');
-    let diff = TextDiff::from_lines(old, new);
-    diff.unified_diff()
-        .header(&format!("a/{path}"), &format!("b/{path}"))
-        .to_string()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_command_line_is_one_of_a_shell_with_each_option_in_a_line() {
-        let words = ["kvm", "-name", "a\nb \\", "-m", "1G", "disk"];
-        let words: Vec<_> = words.map(OsString::from).into();
-        let text = whole(&Text::Arguments(words.clone()));
-        assert_eq!(text, "kvm \\\n  -name 'a\nb \\' \\\n  -m 1G disk\n");
-        let read = shlex::split(&text.replace(" \\\n  ", " ")).unwrap_or_default();
-        assert_eq!(
-            read.into_iter().map(OsString::from).collect::<Vec<_>>(),
-            words
-        );
-    }
+    Ok(Applied {
+        fixed: change.fixed,
+        diff,
+        backup,
+    })
 }
