@@ -49,7 +49,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Vec<String>> {
         let mut counts = Counts::default();
         for path in files(corpus)? {
             counts.files += 1;
-            let Ok(text) = Text::of_file(&fs::read(&path)?) else {
+            let Ok(text) = Text::of_file(&fs::read(&path)?, &path) else {
                 continue;
             };
             match &text {

@@ -80,9 +80,33 @@ const CASES: &[Case] = &[
     },
     Case {
         words: &["doctor", "idle/proxmox.conf"],
-        status: REFUSED,
-        says: &["Proxmox VE", "qm showcmd"],
+        status: 0,
+        says: &["the processor is kvm64"],
         never: &[],
+    },
+    // Of Proxmox, with a snapshot below.
+    Case {
+        words: &["idle", "lint", "idle/101.conf"],
+        status: FOUND,
+        says: &[
+            "[hpet]",
+            "[usb-uhci]",
+            "qm set 101 --tablet 0",
+            "--delete ide2",
+        ],
+        never: &["hv-"],
+    },
+    Case {
+        words: &["idle", "fix", "idle/101.conf"],
+        status: 0,
+        says: &["qm set 101 --tablet 0\n", "-machine hpet=off\"\n", "noVNC"],
+        never: &["qemu-xhci", "--delete"],
+    },
+    Case {
+        words: &["idle", "lint", "idle/container.conf"],
+        status: REFUSED,
+        says: &["a container of Proxmox VE"],
+        never: &["No problems found"],
     },
     // libvirt adds neither to a virt machine.
     Case {

@@ -19,7 +19,7 @@ use tempfile::TempDir;
 const USER: u32 = 64_321;
 
 /// Commands that are not run: a part of them, and why.
-const NOT_RUN: [(&str, &str); 30] = [
+const NOT_RUN: [(&str, &str); 32] = [
     (
         "sudo ",
         "changes this machine; see reboot_machine and reboot_quiesce",
@@ -38,6 +38,8 @@ const NOT_RUN: [(&str, &str); 30] = [
     ("curl https://", "needs the Internet"),
     ("apt-get update", "needs the Internet"),
     ("--domain", "domains of libvirt: see boot_domain"),
+    ("/etc/pve/", "needs Proxmox VE; see corpus"),
+    ("qm showcmd", "needs Proxmox VE; see corpus"),
     ("undo --all", "domains of libvirt: see idle_domain"),
     (
         "boot bench --ready",

@@ -78,7 +78,7 @@ mod tests {
         let all: BTreeSet<_> = (0..64).map(variation).collect();
         assert_eq!(all.len(), 64);
         for text in all {
-            let read = Text::of_file(text.as_bytes()).expect("a domain");
+            let read = Text::of_file(text.as_bytes(), Path::new("a")).expect("a domain");
             assert!(read.hardware().is_ok(), "{text}");
         }
     }

@@ -131,7 +131,7 @@ fn guest(args: &Args) -> anyhow::Result<Option<GuestHardware>> {
     if let Some(path) = &args.definition {
         let failed = || format!("cannot read {}", path.display());
         let bytes = files::read_regular(path, LARGEST).with_context(failed)?;
-        let text = Text::of_file(&bytes).with_context(failed)?;
+        let text = Text::of_file(&bytes, path).with_context(failed)?;
         return text.hardware().map(Some).with_context(failed);
     }
     let Some(name) = &args.domain else {

@@ -6,6 +6,7 @@ pub mod fix;
 pub mod host;
 pub mod measure;
 pub mod prove;
+pub mod proxmox;
 pub mod rules;
 pub mod text;
 pub mod trial;

@@ -7,7 +7,7 @@ use brisk_vm::hardware::edit::EditError;
 use brisk_vm::hardware::{GuestHardware, XmlError};
 use brisk_vm::qemu::cmdline::{CommandLine, spec};
 
-use super::vm;
+use super::{proxmox, vm};
 use crate::lint::Edit;
 
 /// A description of a guest.
@@ -51,18 +51,29 @@ pub enum NoGuest {
 }
 
 impl Text {
-    /// The description in a file: XML, or the first command line of QEMU in a script. Assignments
-    /// and programs before QEMU are left out, and so is what ends the command.
+    /// The description in a file: XML, a configuration of Proxmox VE, or the first command line of
+    /// QEMU in a script. Assignments and programs before QEMU are left out, and so is what ends the
+    /// command. The file of a configuration has the guest's number as its name.
     ///
     /// # Errors
     /// If there is none.
-    pub fn of_file(bytes: &[u8]) -> Result<Self, NoGuest> {
+    pub fn of_file(bytes: &[u8], path: &Path) -> Result<Self, NoGuest> {
         let text = std::str::from_utf8(bytes).map_err(|_| NoGuest::Encoding)?;
         let first = text.trim_start_matches(['\u{feff}', ' ', '\t', '\r', '\n']);
         if first.starts_with('<') {
             // Other XML is refused here, with what it is.
             GuestHardware::of_xml(text)?;
             return Ok(Self::Xml(text.to_owned()));
+        }
+        if let Some(config) = proxmox::Config::parse(text) {
+            if config.is_of_container() {
+                return Err(NoGuest::Named(
+                    "a container of Proxmox VE, which QEMU does not run",
+                ));
+            }
+            let number = path.file_stem().and_then(OsStr::to_str);
+            let number = number.and_then(|number| number.parse().ok());
+            return Ok(Self::Arguments(config.words(number)));
         }
         match command_line(text)? {
             Some(words) => Ok(Self::Arguments(words)),
@@ -108,17 +119,6 @@ fn other_form(text: &str) -> Option<&'static str> {
         text.lines()
             .any(|line| line.trim_start().starts_with(start))
     };
-    let is_proxmox = || {
-        let keys = [
-            "bootdisk:",
-            "boot:",
-            "scsihw:",
-            "ostype:",
-            "memory:",
-            "net0:",
-        ];
-        keys.into_iter().filter(|key| begins(key)).count() >= 3
-    };
     match () {
         () if begins("kind: VirtualMachine") || begins("apiVersion: kubevirt.io") => Some(
             "an object of KubeVirt: give what virsh dumpxml prints in its virt-launcher pod, or on \
@@ -127,10 +127,6 @@ fn other_form(text: &str) -> Option<&'static str> {
         () if begins("guest_os=") || begins("disk_img=") => Some(
             "a configuration of quickemu: start the guest, and give the script that quickemu \
              writes beside its disk, or --pid",
-        ),
-        () if is_proxmox() => Some(
-            "a configuration of Proxmox VE: qm showcmd VMID --pretty > vm.sh writes the command \
-             line",
         ),
         () => None,
     }
@@ -441,7 +437,7 @@ mod tests {
 
     #[test]
     fn files_are_told_apart_by_what_is_in_them() {
-        let of = |text: &str| Text::of_file(text.as_bytes());
+        let of = |text: &str| Text::of_file(text.as_bytes(), Path::new("a"));
         assert!(matches!(
             of("\n<domain type='kvm'/>").unwrap(),
             Text::Xml(_)
@@ -459,8 +455,8 @@ mod tests {
                 "quickemu",
             ),
             (
-                "boot: order=scsi0\nmemory: 4096\nostype: win10\nscsihw: x\n",
-                "qm showcmd",
+                "hostname: a\nmemory: 512\nnet0: name=eth0\nostype: debian\nrootfs: x\n",
+                "container",
             ),
         ] {
             let error = of(text).unwrap_err().to_string();
@@ -469,7 +465,7 @@ mod tests {
         let error = of("hello").unwrap_err().to_string();
         assert!(error.contains("neither"), "{error}");
         assert!(
-            Text::of_file(&[0xff, 0xfe])
+            Text::of_file(&[0xff, 0xfe], Path::new("a"))
                 .unwrap_err()
                 .to_string()
                 .contains("UTF-8")

@@ -25,7 +25,8 @@ use crate::hint::of_process;
 /// Guests to look at.
 #[derive(Debug, clap::Args)]
 pub(super) struct Guests {
-    /// A definition, as virsh dumpxml prints it, or a file or script with a command line of QEMU.
+    /// A definition, as virsh dumpxml prints it, a configuration of Proxmox VE, or a file or script
+    /// with a command line of QEMU.
     #[arg(value_name = "FILE", conflicts_with_all = ["domain", "vm", "pid", "qemu_command"])]
     pub(super) files: Vec<PathBuf>,
 
@@ -148,7 +149,7 @@ impl Guests {
     pub(super) fn of_file(&self, path: &Path) -> anyhow::Result<Described> {
         let name = path.display().to_string();
         let read = files::read_regular(path, LARGEST).map_err(anyhow::Error::from);
-        let read = read.and_then(|bytes| Ok(Text::of_file(&bytes)?));
+        let read = read.and_then(|bytes| Ok(Text::of_file(&bytes, path)?));
         let text = read.with_context(|| format!("cannot read {name}"))?;
         let mut described = self.described(name, text, None);
         described.file = Some(path.to_owned());

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, ensure};
 use brisk_host::files;
+use brisk_tools::idle::proxmox;
 use brisk_tools::lint::{Edit, Finding, Fix, Severity};
 use brisk_vm::hardware::Place;
 use serde::Deserialize;
@@ -45,6 +46,8 @@ pub(super) fn table(linted: &[Linted], accepted: usize) -> String {
             let evidence = finding.evidence.iter();
             lines.extend(evidence.map(|evidence| format!("    likely: {evidence}")));
             lines.push(format!("    fix:    {}", finding.fix));
+            let command = proxmox::command(&guest.words, finding);
+            lines.extend(command.map(|command| format!("    qm:     {command}")));
             for line in lines {
                 text.push_str(&printable_line(&line));
                 text.push('\n');

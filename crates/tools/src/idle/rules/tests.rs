@@ -321,7 +321,9 @@ fn an_io_thread_that_polls_a_little_costs_a_little() {
 fn guests_of_other_hypervisors_and_architectures_are_left_alone() {
     for kind in ["xen", "lxc", "bhyve"] {
         let xml = format!("<domain type='{kind}'><clock offset='localtime'/></domain>");
-        let refused = Text::of_file(xml.as_bytes()).unwrap_err().to_string();
+        let refused = Text::of_file(xml.as_bytes(), std::path::Path::new("a"))
+            .unwrap_err()
+            .to_string();
         assert!(
             refused.contains(&format!("of type {kind}: QEMU does not")),
             "{refused}"

@@ -4,6 +4,7 @@ mod all;
 mod shown;
 mod undo;
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use brisk_tools::idle::backup::Backups;
 use brisk_tools::idle::domain::Change;
 use brisk_tools::idle::fix::{self, Fixed, Look, Wanted};
 use brisk_tools::idle::prove::Start;
+use brisk_tools::idle::proxmox;
 use brisk_tools::idle::rules;
 use brisk_tools::idle::text::Text;
 use brisk_tools::idle::trial::{Answer, Tester};
@@ -209,6 +211,12 @@ pub(in crate::command) fn change(args: &Args, topic: &Topic, ui: &Ui) -> anyhow:
     let (fixed, tried) = tried(&guest, wanted, ui)?;
     let (old, new) = (shown(&before), shown(&fixed.text));
     let diff = diff(&guest.name, &old, &new);
+    let commands = match &before {
+        Text::Arguments(words) if proxmox::id(words).is_some() => {
+            Some(Commands::of(words, &fixed.applied))
+        }
+        _ => None,
+    };
     match (&args.output, args.format) {
         (Some(path), _) if path == Path::new("-") => print(&whole(&fixed.text), ui)?,
         (Some(path), _) => replace_file(path, whole(&fixed.text).as_bytes())?,
@@ -220,12 +228,14 @@ pub(in crate::command) fn change(args: &Args, topic: &Topic, ui: &Ui) -> anyhow:
                 "left": fixed.left,
                 "failed": fixed.failed,
                 "tried": tried,
+                "commands": commands.map(|commands| commands.lines),
                 "diff": diff,
                 "result": whole(&fixed.text),
             });
             ui.data(&(serde_json::to_string_pretty(&value)? + "\n"))?;
             return Ok(exit::OK);
         }
+        (None, Format::Diff) if commands.is_some() => {}
         (None, Format::Diff) => {
             print(&diff, ui)?;
             if matches!(fixed.text, Text::Arguments(_)) && !fixed.applied.is_empty() {
@@ -233,11 +243,71 @@ pub(in crate::command) fn change(args: &Args, topic: &Topic, ui: &Ui) -> anyhow:
             }
         }
     }
+    if let Some(commands) = commands.filter(|_| args.output.is_none()) {
+        print(
+            &commands
+                .lines
+                .iter()
+                .map(|line| format!("{line}\n"))
+                .collect::<String>(),
+            ui,
+        )?;
+        commands.tell(&fixed, topic, ui);
+        return Ok(exit::OK);
+    }
     tell(&fixed, topic, ui);
     if let Some(tried) = tried {
         ui.note(&printable(&tried.to_string()));
     }
     Ok(exit::OK)
+}
+
+/// Commands of Proxmox VE for changes.
+struct Commands {
+    lines: Vec<String>,
+    /// Rules that it has no setting for.
+    without: Vec<&'static str>,
+}
+
+impl Commands {
+    fn of(words: &[OsString], applied: &[Finding]) -> Self {
+        let mut commands = Self {
+            lines: Vec::new(),
+            without: Vec::new(),
+        };
+        for finding in applied {
+            match proxmox::command(words, finding) {
+                Some(line) if commands.lines.contains(&line) => {}
+                Some(line) => commands.lines.push(line),
+                None => commands.without.push(finding.rule),
+            }
+        }
+        commands.without.dedup();
+        commands
+    }
+
+    fn tell(&self, fixed: &Fixed, topic: &Topic, ui: &Ui) {
+        match self.lines.is_empty() {
+            true => ui.note("there is nothing to change by qm set"),
+            false => ui.note(
+                "run these on the host of Proxmox VE; they count when the guest is shut down and \
+                 started again",
+            ),
+        }
+        if self.lines.iter().any(|line| line.ends_with("--tablet 0")) {
+            ui.note(
+                "without the tablet, the pointer of the noVNC console is relative: leave it to \
+                 guests with a desktop",
+            );
+        }
+        if !self.without.is_empty() {
+            ui.note(&format!(
+                "Proxmox VE has no setting for {}",
+                self.without.join(", ")
+            ));
+        }
+        left(fixed, topic, ui);
+    }
 }
 
 /// The changes that QEMU takes, of a command line; and what QEMU said of them.
@@ -247,7 +317,14 @@ fn tried(
     ui: &Ui,
 ) -> anyhow::Result<(Fixed, Option<Answer>)> {
     let stays = || format!("{} stays as it is", guest.name);
+    let is_of_proxmox =
+        matches!(&guest.text, Text::Arguments(words) if proxmox::id(words).is_some());
     let tester = match Tester::of(&guest.text, &Cache::open()?) {
+        // Its commands change other things than the words.
+        _ if is_of_proxmox => {
+            let fixed = fix::fix(guest.text.clone(), &guest.context, wanted);
+            return Ok((fixed.with_context(stays)?, None));
+        }
         Some(Ok(tester)) => tester,
         none => {
             let fixed = fix::fix(guest.text.clone(), &guest.context, wanted);
@@ -265,8 +342,7 @@ fn tried(
 
 /// Says which rules' changes were made, and what is left to decide.
 fn tell(fixed: &Fixed, topic: &Topic, ui: &Ui) {
-    let (applied, left) = (&*fixed.applied, &*fixed.left);
-    match applied {
+    match &*fixed.applied {
         [] => ui.note("there is nothing to change"),
         applied => ui.note(&format!("changes of the rules {}", rules_of(applied))),
     }
@@ -275,6 +351,12 @@ fn tell(fixed: &Fixed, topic: &Topic, ui: &Ui) {
             "the fix of {rule} cannot be made here: {reason}"
         )));
     }
+    self::left(fixed, topic, ui);
+}
+
+/// Says what is left to decide.
+fn left(fixed: &Fixed, topic: &Topic, ui: &Ui) {
+    let left = &*fixed.left;
     match topic.more {
         _ if left.is_empty() => {}
         Some(more) => ui.note(&format!(
