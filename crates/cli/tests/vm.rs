@@ -98,6 +98,8 @@ fn settings(all: &Machines) {
         (&["--passphrase"], "suspend.passphrase", "true"),
         (&["--no-recipients"], "suspend.recipients", ""),
         (&["--threads", "7"], "suspend.threads", "7"),
+        (&["--user", "ada:7"], "user", "ada:7"),
+        (&["--user", "root"], "user", ""),
         (&["--bandwidth", "200M"], "suspend.bandwidth", "200M"),
         (&["--bandwidth", "none"], "suspend.bandwidth", "none"),
     ] {
@@ -123,6 +125,10 @@ fn settings(all: &Machines) {
         &["set", "a", "--passphrase=false"],
         &["suspend.host-key = \"false\": nobody could open"],
     );
+    all.refuses(
+        &["set", "a", "--user", "ada:"],
+        &["user = \"ada:\"", ":GROUP"],
+    );
     let fast = all.vm(&["set", "a", "--bandwidth", "fast"]);
     let _ = fast.exits(2).explains(&["--bandwidth", "200M"]);
 }
@@ -140,6 +146,7 @@ fn a_machine_lives() {
     lost(&all);
     ports(&all);
     terminal(&all);
+    users(&all);
     let _ = all.does(&["stop", "a"]);
     assert_eq!((all.doing("a").as_str(), all.count()), ("off", 0));
     let log = all.does(&["log", "a"]).text();
@@ -236,6 +243,55 @@ fn terminal(all: &Machines) {
     run.shows("got word");
     let _ = run.wait().exited(5);
     assert!(!window.is_raw());
+}
+
+/// By the files of the VM as they are, whatever was there when it was started.
+fn users(all: &Machines) {
+    let who = "id -u; id -g; echo $HOME; : > /tmp/of-$(id -u); stat -c %u /tmp/of-$(id -u)";
+    let by = |words: &[&str]| {
+        let words = [&["exec", "a"], words].concat();
+        all.vm(&words).script(who)
+    };
+    all.refuses(
+        &["exec", "a", "--user", "ada", "--", "id"],
+        &["has no user \"ada\"", "a number"],
+    );
+    assert_eq!(by(&["-u", "77"]).exits(0).text(), "77\n77\n/\n77\n");
+    let script = "chmod 1777 /tmp; mkdir -p /etc; echo ada:x:1001:1002::/home/ada:/bin/sh > /etc/passwd; \
+                  echo kvm:x:107:ada > /etc/group";
+    assert_eq!(all.output("a", script), "");
+    let ada = "1001\n1002\n/home/ada\n1001\n";
+    for name in ["ada", "1001"] {
+        assert_eq!(by(&["--user", name]).exits(0).text(), ada);
+    }
+    let _ = all.does(&["set", "a", "--user", "ada:kvm"]);
+    assert_eq!(by(&[]).exits(0).text(), ada.replace("1002", "107"));
+    assert_eq!(by(&["-u", "root:5"]).exits(125).text(), "");
+    assert_eq!(by(&["-u", "0"]).exits(0).text(), "0\n0\n/\n0\n");
+    all.refuses(
+        &["exec", "a", "-u", "ada:wheel", "--", "id"],
+        &["has no group \"wheel\""],
+    );
+    // A list that is longer than what init sends.
+    let script = "i=0; while test $i -lt 2000; do echo long$i:x:$i:1:::; i=$((i+1)); done > /etc/passwd; \
+                  echo bob:x:9:9::/: >> /etc/passwd";
+    assert_eq!(by(&["-u", "0"]).exits(0).text().lines().count(), 4);
+    let _ = all.vm(&["exec", "a", "-u", "0"]).script(script).exits(0);
+    assert!(by(&["-u", "long9"]).exits(0).text().starts_with("9\n1\n"));
+    all.refuses(
+        &["exec", "a", "-u", "bob", "--", "id"],
+        &["in the first 32 KiB"],
+    );
+    let _ = all.does(&["set", "a", "--user", "root"]);
+    // As many at once as there are ports: each asks for the file.
+    std::thread::scope(|scope| {
+        for number in 0..4 {
+            scope.spawn(move || {
+                let run = all.vm(&["exec", "a", "-u", &number.to_string()]);
+                assert_eq!(run.script("id -u").exits(0).text(), format!("{number}\n"));
+            });
+        }
+    });
 }
 
 #[test]

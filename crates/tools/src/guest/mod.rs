@@ -26,7 +26,7 @@ pub(crate) mod root;
 mod script;
 mod serve;
 pub(crate) mod template;
-mod user;
+pub(crate) mod user;
 mod variables;
 mod vm_config;
 

@@ -73,6 +73,9 @@ pub(crate) fn steps(scene: &Scene<'_>) -> Vec<Step> {
         Root::None => {
             steps.extend([Step::directory("/proc"), Step::directory("/sys")]);
             steps.extend([Step::directory("/tmp"), Step::directory("/run")]);
+            // In which every user may write.
+            let flags = MountFlags::NO_SUID.and(MountFlags::NO_DEV);
+            steps.push(Step::mount("tmpfs", "tmp", "/tmp", flags));
             kernel_mounts(&mut steps, "", scene.terminal);
         }
         Root::Directory { .. } => {

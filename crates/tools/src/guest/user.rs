@@ -59,7 +59,19 @@ pub(crate) fn resolve(who: &User, root: &Root) -> Result<Identity, Error> {
             "give one that is there, or a number",
         ),
     };
-    let passwd = read("passwd")?;
+    let lone = accounts.is_some().then_some(0);
+    find(who, &read("passwd")?, || read("group"), lone, unknown)
+}
+
+/// Looks names up in the texts of passwd(5) and group(5). A number without an account has the group
+/// `lone`, or the one of the same number.
+pub(crate) fn find<E>(
+    who: &User,
+    passwd: &str,
+    group: impl FnOnce() -> Result<String, E>,
+    lone: Option<u32>,
+    unknown: impl Fn(&str, &str) -> E,
+) -> Result<Identity, E> {
     let number = who.user.parse().ok();
     let account = passwd.lines().find_map(|line| {
         let mut fields = line.split(':');
@@ -71,8 +83,7 @@ pub(crate) fn resolve(who: &User, root: &Root) -> Result<Identity, Error> {
     });
     let (user, own_group, home) = match (account, number) {
         (Some((user, group, home)), _) => (user, group, Some(home)),
-        (None, Some(number)) if accounts.is_some() => (number, 0, None),
-        (None, Some(number)) => (number, number, None),
+        (None, Some(number)) => (number, lone.unwrap_or(number), None),
         (None, None) => return Err(unknown("user", &who.user)),
     };
     let group = match &who.group {
@@ -80,7 +91,7 @@ pub(crate) fn resolve(who: &User, root: &Root) -> Result<Identity, Error> {
         Some(name) => match name.parse() {
             Ok(number) => number,
             Err(_) => {
-                let groups = read("group")?;
+                let groups = group()?;
                 let group = groups.lines().find_map(|line| {
                     let mut fields = line.split(':');
                     (fields.next()? == name).then(|| fields.nth(1)?.parse().ok())?

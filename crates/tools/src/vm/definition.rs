@@ -128,6 +128,9 @@ pub struct Definition {
     /// `exec` run in the VM.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub init: Option<String>,
+    /// User of the commands of `exec`, `USER` or `USER:GROUP`; `None`: root.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
     /// More kernel parameters.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub append: Vec<String>,
@@ -152,6 +155,15 @@ pub enum Autoshutdown {
     Off,
 }
 
+/// Whether it has the form of `USER[:GROUP]`.
+fn is_user(text: &str) -> bool {
+    let is_name = |name: &str| !name.is_empty() && !name.contains([':', '\n', '\0']);
+    let (user, group) = text
+        .split_once(':')
+        .map_or((text, None), |(user, group)| (user, Some(group)));
+    is_name(user) && group.is_none_or(is_name)
+}
+
 impl Default for Definition {
     fn default() -> Self {
         Self {
@@ -169,6 +181,7 @@ impl Default for Definition {
             keep_memory: false,
             net: Network::None,
             init: None,
+            user: None,
             append: Vec::new(),
             autoboot: false,
             autoshutdown: Autoshutdown::default(),
@@ -238,6 +251,13 @@ impl Definition {
                 "suspend.passphrase",
                 "true",
                 "nobody types it when this host goes down; write autoshutdown = \"shutdown\"",
+            );
+        }
+        if let Some(user) = self.user.as_deref().filter(|user| !is_user(user)) {
+            return wrong(
+                "user",
+                user,
+                "write a name or a number, and :GROUP after it if wanted",
             );
         }
         match &self.init {

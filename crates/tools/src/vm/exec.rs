@@ -16,12 +16,16 @@ use super::error::{Error, file};
 use super::live::{Unready, condition, unready};
 use super::page_service::looking_after;
 use super::paths::VmPaths;
-use super::ports::{PORTS, Port};
-use crate::guest::variables;
+use super::ports::{ALL, MAX_ANSWER, PORTS, Port, converse};
+use crate::guest::user::{self, Identity};
+use crate::guest::{User, variables};
 use crate::run::{Ending, Session};
 
 /// How often it is looked whether a command has ended that another one waits for.
 const GLANCE: Duration = Duration::from_millis(100);
+
+/// Time that a guest has to send a file; a busy host takes seconds.
+const ANSWER: Duration = Duration::from_secs(60);
 
 /// A command that [`exec`] runs in a VM.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -47,18 +51,28 @@ pub struct ExecRequest {
     pub env: Vec<OsString>,
     /// Working directory.
     pub workdir: Option<String>,
+    /// Its user, by the accounts of the VM; none: root.
+    pub user: Option<User>,
     /// Rows and columns of the terminal it runs on; none: pipes.
     pub terminal: Option<(u16, u16)>,
 }
 
 impl ExecRequest {
-    fn steps(&self) -> Vec<Step> {
+    fn steps(&self, identity: Option<&Identity>) -> Vec<Step> {
         let mut steps = Vec::new();
+        let mut home = "/root";
+        if let Some(identity) = identity {
+            home = identity.home.as_deref().unwrap_or("/");
+            steps.push(Step::User {
+                user: identity.user,
+                group: identity.group,
+            });
+        }
         if let Some((rows, columns)) = self.terminal {
             steps.push(Step::Terminal { rows, columns });
         }
         let more = self.env.iter().cloned();
-        steps.extend(variables("/root", self.terminal.is_some(), more));
+        steps.extend(variables(home, self.terminal.is_some(), more));
         let directory = self.workdir.clone().unwrap_or_else(|| "/".into());
         steps.push(Step::Directory {
             path: directory.into_bytes(),
@@ -76,6 +90,41 @@ impl ExecRequest {
     }
 }
 
+/// Numbers and home of a user in a VM, by its files as they are now.
+fn identity(paths: &VmPaths, who: &User) -> Result<Identity, Error> {
+    let read = |name: &str| -> Result<String, Error> {
+        let path = format!("/etc/{name}");
+        let steps = [Step::SendFile { path: path.clone() }];
+        let port = loop {
+            if let Some(port) = Port::free(paths, PORTS..ALL)? {
+                break port;
+            }
+            // Another command of brisk's asks for something.
+            std::thread::sleep(GLANCE);
+            is_ready(paths)?;
+        };
+        let mut answer =
+            converse(&port.stream, &steps, true, ANSWER, &|| Ok(())).map_err(|reason| {
+                Error::Guest {
+                    reason: format!("{path} could not be read: {reason}"),
+                    console: paths.runtime_files().console,
+                }
+            })?;
+        if answer.len() == MAX_ANSWER {
+            // The last line is cut off.
+            let end = answer.iter().rposition(|byte| *byte == b'\n');
+            answer.truncate(end.unwrap_or_default());
+        }
+        Ok(String::from_utf8_lossy(&answer).into_owned())
+    };
+    let unknown = |kind: &str, name: &str| {
+        let file = if kind == "user" { "passwd" } else { "group" };
+        let what = format!("has no {kind} {name:?} in the first 32 KiB of its /etc/{file}");
+        Error::state(&paths.name, &what, "give one that is there, or a number")
+    };
+    user::find(who, &read("passwd")?, || read("group"), None, unknown)
+}
+
 /// Runs a command in a VM. If as many run already as can at once, it waits for one of them to
 /// end; `waits` is called with them.
 ///
@@ -88,6 +137,9 @@ pub fn exec(
     waits: &mut dyn FnMut(&[Execution]),
 ) -> Result<Ending, Error> {
     let mut notified = false;
+    is_ready(paths)?;
+    let who = words.user.as_ref();
+    let identity = who.map(|who| identity(paths, who)).transpose()?;
     let port = loop {
         is_ready(paths)?;
         if let Some(port) = Port::free(paths, 0..PORTS)? {
@@ -112,7 +164,11 @@ pub fn exec(
         command,
         process: std::process::id(),
     });
-    let session = Session::at_port(port.stream, &words.steps(), words.terminal.is_some())?;
+    let session = Session::at_port(
+        port.stream,
+        &words.steps(identity.as_ref()),
+        words.terminal.is_some(),
+    )?;
     Ok(looking_after(paths, || session.run(timeout, false))??.0)
 }
 

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use brisk_host::files;
-use brisk_vm::guest::{Decoder, Event, Kind, Step, config_frames, encode, frame};
+use brisk_vm::guest::{Decoder, Event, Kind, MAX_PAYLOAD, Step, config_frames, encode, frame};
 use rustix::fs::{FlockOperation, flock};
 use serde::Serialize;
 
@@ -22,8 +22,8 @@ pub(super) const PORTS: u32 = 4;
 /// One more, for what brisk itself asks of init.
 pub(super) const ALL: u32 = PORTS + 1;
 
-/// Most bytes of an answer of init.
-const MAX_ANSWER: usize = 4096;
+/// Most bytes of an answer of init: what it sends of one file.
+pub(super) const MAX_ANSWER: usize = MAX_PAYLOAD;
 
 /// Has init execute a script without a command; the result is what init sent.
 pub(super) fn run_steps(

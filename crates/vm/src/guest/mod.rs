@@ -3,6 +3,7 @@
 mod frames;
 mod script;
 
+pub use brisk_init::protocol::MAX_PAYLOAD;
 pub use brisk_init::protocol::{Exit, GuestTimestamp, Kind, STDIN_WINDOW, Stage};
 pub use frames::{Decoder, Event, FrameError, config_frames, frame};
 pub use script::{MountFlags, Step, encode};

@@ -9,8 +9,7 @@ use brisk_tools::vm::{self as tool, ExecRequest, Execution};
 
 use super::named::{explain, paths};
 use crate::ending::conclude;
-use crate::parse::duration;
-use crate::parse::variable;
+use crate::parse::{duration, user, variable};
 use crate::ui::Ui;
 
 /// Run a command in a running VM.
@@ -26,6 +25,11 @@ pub(super) struct ExecArgs {
     /// Set a variable of the command's environment, or pass on the host's value of it.
     #[arg(long, short, value_name = "NAME[=VALUE]")]
     env: Vec<String>,
+
+    /// User, by the names or numbers of the VM's /etc/passwd and /etc/group. Default: that of the
+    /// definition, or root.
+    #[arg(long, short, value_name = "USER[:GROUP]")]
+    user: Option<String>,
 
     /// Working directory.
     #[arg(long, short, value_name = "DIR")]
@@ -46,12 +50,17 @@ pub(super) struct ExecArgs {
 
 pub(super) fn exec(args: &ExecArgs, ui: &Ui) -> anyhow::Result<u8> {
     let paths = paths(&args.name)?;
-    paths.definition().map_err(explain)?;
+    let definition = paths.definition().map_err(explain)?;
     let timeout = args.timeout;
     let words = ExecRequest {
         command: args.command.clone(),
         env: args.env.iter().filter_map(|text| variable(text)).collect(),
         workdir: args.workdir.clone(),
+        user: args
+            .user
+            .as_deref()
+            .or(definition.user.as_deref())
+            .map(user),
         terminal: Terminal::size().filter(|_| !args.no_tty),
     };
     let mut waits = |running: &[Execution]| ui.note(&waiting(&paths.name, running));

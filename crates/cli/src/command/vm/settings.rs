@@ -129,18 +129,8 @@ struct Settings {
     #[arg(long, value_enum)]
     net: Option<Net>,
 
-    /// Program of the root that becomes PID 1, for example /sbin/init. Without one, or with `none`,
-    /// only commands of brisk vm exec run in the guest.
-    #[arg(long, value_name = "PATH|none")]
-    init: Option<String>,
-
-    /// Add a kernel parameter. Repeatable.
-    #[arg(long, value_name = "PARAMETER", allow_hyphen_values = true)]
-    append: Vec<String>,
-
-    /// Remove the kernel parameters that the definition has.
-    #[arg(long)]
-    no_append: bool,
+    #[command(flatten)]
+    inside: InsideSettings,
 
     /// Start the VM, or resume it, when this host boots; see brisk vm autostart.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true,
@@ -153,6 +143,28 @@ struct Settings {
 
     #[command(flatten)]
     suspend: SuspendSettings,
+}
+
+/// What runs in the guest.
+#[derive(Debug, clap::Args)]
+struct InsideSettings {
+    /// Program of the root that becomes PID 1, for example /sbin/init. Without one, or with `none`,
+    /// only commands of brisk vm exec run in the guest.
+    #[arg(long, value_name = "PATH|none")]
+    init: Option<String>,
+
+    /// User of the commands of brisk vm exec, by the names or numbers of the VM's own files. Default:
+    /// root.
+    #[arg(long, short, value_name = "USER[:GROUP]")]
+    user: Option<String>,
+
+    /// Add a kernel parameter. Repeatable.
+    #[arg(long, value_name = "PARAMETER", allow_hyphen_values = true)]
+    append: Vec<String>,
+
+    /// Remove the kernel parameters that the definition has.
+    #[arg(long)]
+    no_append: bool,
 }
 
 /// How the VM is suspended.
@@ -277,13 +289,7 @@ impl Settings {
                 Net::User => Network::User,
             };
         }
-        if let Some(init) = &self.init {
-            definition.init = Some(init.clone()).filter(|init| init != "none");
-        }
-        if self.no_append {
-            definition.append.clear();
-        }
-        definition.append.extend(self.append.iter().cloned());
+        self.inside.apply(definition);
         put(&mut definition.autoboot, &self.autoboot);
         if let Some(what) = self.autoshutdown {
             definition.autoshutdown = match what {
@@ -300,6 +306,21 @@ impl Settings {
             };
         }
         Ok(())
+    }
+}
+
+impl InsideSettings {
+    fn apply(&self, definition: &mut Definition) {
+        if let Some(init) = &self.init {
+            definition.init = Some(init.clone()).filter(|init| init != "none");
+        }
+        if let Some(user) = &self.user {
+            definition.user = Some(user.clone()).filter(|user| user != "root");
+        }
+        if self.no_append {
+            definition.append.clear();
+        }
+        definition.append.extend(self.append.iter().cloned());
     }
 }
 
