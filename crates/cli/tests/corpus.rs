@@ -229,6 +229,20 @@ const CASES: &[Case] = &[
         says: &["module tcrypt"],
         never: &["faster"],
     },
+    // One algorithm by its short and its long name.
+    Case {
+        words: &[
+            "crypto",
+            "crossover",
+            SAVED,
+            "--from",
+            "crypto/gcm-short-name.txt",
+            "crypto/gcm-long-name.txt",
+        ],
+        status: 0,
+        says: &["is faster than id-aes128-GCM from"],
+        never: &["the algorithms differ"],
+    },
     // Tests in rows, systems in columns; the last test has no seconds.
     Case {
         words: &["overhead", "import", SAVED, "overhead/tests-in-rows.csv"],

@@ -88,12 +88,81 @@ impl Algorithm {
         if self.kind == Kind::Aead { 16 } else { 0 }
     }
 
-    /// The one of a name, of OpenSSL's or of the kernel's; of several with the kernel's name the
-    /// first. Upper and lower case are not distinguished.
+    /// The one of a name, of OpenSSL's in any of its spellings ([`is_same`]) or of the kernel's; of
+    /// several with the kernel's name the first.
     #[must_use]
     pub fn find(name: &str) -> Option<&'static Self> {
-        let is = |known: &str| known.eq_ignore_ascii_case(name);
+        let is = |known: &str| known.eq_ignore_ascii_case(name.trim());
+        let alias = ALIASES.iter().find(|(alias, _)| is(alias));
+        let plain = plain(alias.map_or(name, |(_, name)| name));
         let mut all = ALGORITHMS.iter();
-        all.find(|algorithm| is(algorithm.name) || is(algorithm.kernel))
+        all.find(|one| self::plain(one.name) == plain || is(one.kernel))
+    }
+}
+
+/// Further names in OpenSSL: `aes128` is CBC, and 3.0 says `SHA2-256`.
+const ALIASES: [(&str, &str); 5] = [
+    ("aes128", "aes-128-cbc"),
+    ("aes192", "aes-192-cbc"),
+    ("aes256", "aes-256-cbc"),
+    ("sha2-256", "sha256"),
+    ("sha2-512", "sha512"),
+];
+
+/// A name without what its spellings differ in: `aes-128 cbc`, `AES-128-CBC`, `id-aes128-CBC`.
+fn plain(name: &str) -> String {
+    let name = name.trim().to_ascii_lowercase();
+    let name = name.strip_prefix("id-").unwrap_or(&name);
+    name.replace([' ', '-', '_'], "")
+}
+
+/// Whether two names are spellings of one, as OpenSSL's versions and forms have them.
+#[must_use]
+pub fn is_same(one: &str, other: &str) -> bool {
+    match (Algorithm::find(one), Algorithm::find(other)) {
+        (None, None) => plain(one) == plain(other),
+        (one, other) => one == other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spellings_of_a_name_are_one_algorithm() {
+        for (name, known) in [
+            ("aes-128 cbc", "aes-128-cbc"),
+            ("AES128", "aes-128-cbc"),
+            ("aes256", "aes-256-cbc"),
+            ("id-aes128-GCM", "aes-128-gcm"),
+            ("ChaCha20-Poly1305", "chacha20-poly1305"),
+            ("SHA2-256", "sha256"),
+            ("SHA-512", "sha512"),
+            ("CTR(aes)", "aes-128-ctr"),
+        ] {
+            assert_eq!(Algorithm::find(name).unwrap().name, known, "{name}");
+            assert!(is_same(name, known), "{name}");
+        }
+        for name in [
+            "aes-128",
+            "sha512-256",
+            "sha3-256",
+            "aes-128-cbc-hmac-sha1",
+            "des",
+            "",
+        ] {
+            assert_eq!(Algorithm::find(name), None, "{name}");
+        }
+        assert!(is_same("camellia-128 cbc", "CAMELLIA-128-CBC"));
+        for (one, other) in [
+            ("aes-128-cbc", "aes-256-cbc"),
+            ("aes-128-cbc", "aes-128-gcm"),
+            ("sha256", "sha3-256"),
+            ("sha256", "sha512"),
+            ("camellia-128-cbc", "camellia-256-cbc"),
+        ] {
+            assert!(!is_same(one, other), "{one} {other}");
+        }
     }
 }

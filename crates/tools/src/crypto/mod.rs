@@ -32,7 +32,7 @@ mod window;
 mod worker;
 
 pub use af_alg::{AfAlgError, Direction};
-pub use algorithm::{ALGORITHMS, Algorithm, Kind};
+pub use algorithm::{ALGORITHMS, Algorithm, Kind, is_same};
 pub use bench::{BenchError, Options, Step, bench};
 pub use combined::{Combination, Pair, Split, best, combinations, combined};
 pub use curve::{Curve, Point};
