@@ -240,5 +240,28 @@ fn another_systems_tree_is_looked_at() {
     let list = brisk_of!["crypto", "list", "cbc(aes)", "--sysroot", root.path()].exits(0);
     let text = list.text();
     assert!(text.contains("virtio virtio1"), "{text}");
+    let note = "Note: whether this kernel has af-alg, fscrypt, ipsec is not known (\"?\"): its \
+                configuration cannot be read\n";
+    assert_eq!(text.matches(note).count(), 1, "{text}");
+    assert!(!text.contains("cannot be read ("), "{text}");
+    fs::create_dir(root.path().join("boot")).unwrap();
+    let config = root.path().join("boot/config-6.1.0-9-amd64");
+    fs::write(config, "CONFIG_CRYPTO_CBC=y\nCONFIG_DM_CRYPT=m\n").unwrap();
+    let list = brisk_of![
+        "crypto",
+        "list",
+        "cbc(aes)",
+        "xts(aes)",
+        "--sysroot",
+        root.path()
+    ];
+    let text = list.exits(0).text();
+    assert!(!text.contains("whether this kernel has"), "{text}");
+    for line in [
+        "  af-alg: the kernel was built without CONFIG_CRYPTO_USER_API_SKCIPHER (",
+        "in the kernel: none: the kernel was built without CONFIG_CRYPTO_XTS\n",
+    ] {
+        assert!(text.contains(line), "{text}");
+    }
     assert!(!text.contains('\u{1b}'), "{text}");
 }

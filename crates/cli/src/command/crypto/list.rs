@@ -8,7 +8,7 @@ use brisk_measure::render::{clean, columns};
 use brisk_tools::crypto::kernel::{Device, FlagSource, Kernel};
 use brisk_tools::crypto::libcrypto::Library;
 use brisk_tools::crypto::list::{
-    CONSUMERS, DriverRow, Listing, kernel_name, kernel_names, listing,
+    CONSUMERS, ConsumerRow, DriverRow, Listing, Use, kernel_name, kernel_names, listing,
 };
 use brisk_tools::crypto::{ALGORITHMS, Machine};
 
@@ -135,8 +135,26 @@ fn text(machine: &Machine, listings: &[Listing], is_kernel: bool) -> String {
         text.push_str(&algorithm_text(listing));
     }
     text.push_str(&devices_text(&kernel.devices));
+    text.push_str(&not_known(listings));
     text.push_str(&remarks(kernel));
     text
+}
+
+/// Consumers of which it is not known whether this kernel has them.
+fn not_known(listings: &[Listing]) -> String {
+    let rows = listings.iter().flat_map(|listing| &listing.drivers);
+    let perhaps = |it: &&ConsumerRow| matches!(it.used, Use::Perhaps(_));
+    let all = rows.flat_map(|row| row.consumers.iter().filter(perhaps));
+    let all: BTreeSet<_> = all.map(|it| it.consumer).collect();
+    let names: Vec<_> = all.iter().map(|consumer| consumer.name()).collect();
+    match names.is_empty() {
+        true => String::new(),
+        false => format!(
+            "Note: whether this kernel has {} is not known (\"?\"): its configuration cannot be \
+             read\n",
+            names.join(", ")
+        ),
+    }
 }
 
 fn library_text(library: &Library) -> String {
@@ -174,7 +192,11 @@ fn algorithm_text(listing: &Listing) -> String {
         false => format!("not loaded: {}\n", listing.loadable.join(", ")),
     };
     if listing.drivers.is_empty() {
-        text.push_str("in the kernel: none now; it may come when something asks for it\n");
+        let why = match listing.without.filter(|_| listing.loadable.is_empty()) {
+            Some(option) => format!("none: the kernel was built without {option}"),
+            None => "none now; it may come when something asks for it".to_owned(),
+        };
+        let _ = writeln!(text, "in the kernel: {why}");
         text.push_str(&clean_lines(&loadable));
         return text;
     }
@@ -220,6 +242,10 @@ fn reasons(rows: &[DriverRow]) -> String {
     let mut lines = BTreeSet::new();
     for row in rows {
         for consumer in &row.consumers {
+            // Of those the whole list has a note.
+            if matches!(consumer.used, Use::Perhaps(_)) {
+                continue;
+            }
             let Some(why) = consumer.used.why() else {
                 continue;
             };

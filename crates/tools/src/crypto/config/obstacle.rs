@@ -221,11 +221,12 @@ fn driver(question: &Question<'_>, consumer: Consumer, name: &str) -> Option<Obs
             consumer.name(),
             question.algorithm.kernel
         ))),
-        Use::Unknown(reason) if !reason.contains("configuration") => Some(Obstacle::unknown(
+        Use::Unknown(reason) => Some(Obstacle::unknown(
             format!("{reason}."),
             "modprobe crypto_user, which tells flags",
         )),
-        Use::Unknown(_) | Use::Chosen | Use::Allowed => None,
+        // A kernel whose configuration is not readable has its usual consumers.
+        Use::Perhaps(_) | Use::Chosen | Use::Allowed => None,
     }
 }
 

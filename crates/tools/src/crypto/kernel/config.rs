@@ -34,7 +34,9 @@ impl Config {
     /// Reads that of the kernel `release`, which runs.
     pub(super) fn below(root: &Path, release: &str) -> Option<Self> {
         let config = KernelConfig::running(root, release)?;
-        Some(Self::parse(&config.text))
+        // A file that is empty or garbled excludes nothing.
+        let has_options = config.text.lines().any(|line| line.starts_with("CONFIG_"));
+        has_options.then(|| Self::parse(&config.text))
     }
 
     /// Parses lines `CONFIG_X=y`.

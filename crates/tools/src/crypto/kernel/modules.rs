@@ -9,6 +9,9 @@ use super::text;
 /// Folder of the kernel's source with drivers of devices, in the paths of modules.
 const DEVICES: &str = "drivers/crypto/";
 
+/// Modules that use cryptography, and are not among it in the kernel's source.
+const USERS: [&str; 4] = ["dm_crypt", "tls", "esp4", "esp6"];
+
 /// Modules of the kernel that runs, with `-` as `_` in their names.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Modules {
@@ -18,7 +21,7 @@ pub struct Modules {
     loaded: BTreeSet<String>,
     /// Built in.
     built_in: BTreeSet<String>,
-    /// Path in the source without `.ko`, for those of [`DEVICES`] and of `crypto/`.
+    /// Path in the source without `.ko`, for those of [`DEVICES`] and of `crypto/`, and [`USERS`].
     paths: BTreeMap<String, String>,
     /// Pattern of an alias and module, of devices' modules.
     aliases: Vec<(String, String)>,
@@ -70,7 +73,10 @@ impl Modules {
     fn add_paths(&mut self, text: &str) {
         for line in text.lines() {
             let path = line.split(':').next().unwrap_or_default();
-            if let (Some(name), true) = (name_of_path(path), path.contains("crypto/")) {
+            let Some(name) = name_of_path(path) else {
+                continue;
+            };
+            if path.contains("crypto/") || USERS.contains(&&*name) {
                 self.paths.insert(name, path.to_owned());
             }
         }

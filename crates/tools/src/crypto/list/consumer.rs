@@ -208,31 +208,39 @@ impl Consumer {
         }
     }
 
-    /// Option of the kernel that has it, and its module.
-    const fn needs(self, kind: Kind) -> (&'static str, &'static str) {
+    /// Options of the kernel that have it, each with its module: one is enough.
+    const fn needs(self, kind: Kind) -> &'static [(&'static str, &'static str)] {
         match (self, kind) {
-            (Self::AfAlg, Kind::Cipher) => ("CONFIG_CRYPTO_USER_API_SKCIPHER", "algif_skcipher"),
-            (Self::AfAlg, Kind::Aead) => ("CONFIG_CRYPTO_USER_API_AEAD", "algif_aead"),
-            (Self::AfAlg, Kind::Hash) => ("CONFIG_CRYPTO_USER_API_HASH", "algif_hash"),
-            (Self::DmCrypt, _) => ("CONFIG_DM_CRYPT", "dm_crypt"),
-            (Self::Fscrypt, _) => ("CONFIG_FS_ENCRYPTION", "fscrypto"),
-            (Self::Ktls, _) => ("CONFIG_TLS", "tls"),
-            (Self::Ipsec, _) => ("CONFIG_INET_ESP", "esp4"),
+            (Self::AfAlg, Kind::Cipher) => &[("CONFIG_CRYPTO_USER_API_SKCIPHER", "algif_skcipher")],
+            (Self::AfAlg, Kind::Aead) => &[("CONFIG_CRYPTO_USER_API_AEAD", "algif_aead")],
+            (Self::AfAlg, Kind::Hash) => &[("CONFIG_CRYPTO_USER_API_HASH", "algif_hash")],
+            (Self::DmCrypt, _) => &[("CONFIG_DM_CRYPT", "dm_crypt")],
+            (Self::Fscrypt, _) => &[("CONFIG_FS_ENCRYPTION", "fscrypto")],
+            (Self::Ktls, _) => &[("CONFIG_TLS", "tls")],
+            (Self::Ipsec, _) => &[("CONFIG_INET_ESP", "esp4"), ("CONFIG_INET6_ESP", "esp6")],
         }
     }
 
     /// Whether this kernel has it.
     #[must_use]
     pub fn is_there(self, kernel: &Kernel, kind: Kind) -> May {
-        let (option, module) = self.needs(kind);
-        match (kernel.setting(option), kernel.modules.state(module)) {
-            (Some(Setting::No), _) => May::No(Why {
-                reason: format!("the kernel was built without {option}"),
+        let needs = self.needs(kind);
+        let options: Vec<_> = needs.iter().map(|(option, _)| *option).collect();
+        let is_set = |option: &&str| kernel.setting(option) != Some(Setting::No);
+        let has_module = |(_, module): &(&str, &str)| {
+            let state = kernel.modules.state(module);
+            matches!(state, State::Present | State::Loadable)
+        };
+        match &kernel.config {
+            Some(_) if options.iter().any(is_set) => May::Yes,
+            Some(_) => May::No(Why {
+                reason: format!("the kernel was built without {}", options.join(" and ")),
                 source: "the kernel's configuration",
             }),
-            (Some(_), _) | (None, State::Present | State::Loadable) => May::Yes,
-            (None, _) => May::Unknown(format!(
-                "the kernel's configuration, with {option}, cannot be read"
+            None if needs.iter().any(has_module) => May::Yes,
+            None => May::Unknown(format!(
+                "the kernel's configuration, with {}, cannot be read",
+                options.join(" or ")
             )),
         }
     }

@@ -219,7 +219,10 @@ fn engine_row(engine: &OffloadEngine, kernel: &Kernel, library: &Library) -> Opt
     if !is_there && !is_configured {
         return None;
     }
-    let has_af_alg = !matches!(Consumer::AfAlg.is_there(kernel, Kind::Cipher), May::No(_));
+    let af_alg = match engine.id {
+        "afalg" => Consumer::AfAlg.is_there(kernel, Kind::Cipher),
+        _ => May::Yes,
+    };
     let needs_cryptodev = engine.id == "devcrypto" && !kernel.has_cryptodev;
     let loaded = library.engines.iter().find(|it| it.id == engine.id);
     let is_available = loaded.is_none_or(|it| it.is_available);
@@ -230,9 +233,13 @@ fn engine_row(engine: &OffloadEngine, kernel: &Kernel, library: &Library) -> Opt
         ),
         () if !is_there => (false, "configured, but not installed".to_owned()),
         () if needs_cryptodev => (false, "there is no /dev/crypto".to_owned()),
-        () if engine.id == "afalg" && !has_af_alg => (false, "the kernel has no AF_ALG".to_owned()),
+        () if matches!(af_alg, May::No(_)) => (false, "the kernel has no AF_ALG".to_owned()),
         () if !is_available => (false, "it cannot be initialised here".to_owned()),
         () if is_configured => (true, "the configuration activates it".to_owned()),
+        () if matches!(af_alg, May::Unknown(_)) => (
+            false,
+            "-engine afalg; whether the kernel has AF_ALG is not known".to_owned(),
+        ),
         () => (false, format!("-engine {}", engine.id)),
     };
     Some(LibraryRow {

@@ -13,7 +13,7 @@ pub(crate) use consumer::{needs_admin, restriction};
 pub use library::{LibraryRow, library_rows};
 pub use place::{FAMILIES, Family, Place, Runs};
 
-use super::kernel::{self, Driver, Kernel};
+use super::kernel::{self, Driver, Kernel, Setting};
 use super::libcrypto::Library;
 use super::{ALGORITHMS, Algorithm, Kind};
 
@@ -30,6 +30,8 @@ pub struct Listing {
     pub drivers: Vec<DriverRow>,
     /// Modules with further ones, or parts of them, that are not loaded.
     pub loadable: Vec<String>,
+    /// Option with which the kernel would have it in software, and without which it was built.
+    pub without: Option<&'static str>,
 }
 
 /// An implementation of the kernel.
@@ -67,6 +69,8 @@ pub enum Use {
     Refused(Why),
     /// A fact is missing; the reason.
     Unknown(String),
+    /// It may, if this kernel has the consumer, which is not known; the reason.
+    Perhaps(String),
     /// It has no use for the algorithm.
     Unused,
     /// This kernel does not have the consumer.
@@ -81,7 +85,7 @@ impl Use {
             Self::Chosen => "chosen",
             Self::Allowed => "yes",
             Self::Refused(_) => "no",
-            Self::Unknown(_) => "?",
+            Self::Unknown(_) | Self::Perhaps(_) => "?",
             Self::Unused => "-",
             Self::Absent(_) => "absent",
         }
@@ -94,7 +98,7 @@ impl Use {
             Self::Refused(why) | Self::Absent(why) => {
                 Some(format!("{} ({})", why.reason, why.source))
             }
-            Self::Unknown(reason) => Some(reason.clone()),
+            Self::Unknown(reason) | Self::Perhaps(reason) => Some(reason.clone()),
             Self::Chosen | Self::Allowed | Self::Unused => None,
         }
     }
@@ -105,7 +109,7 @@ impl Serialize for Use {
         let name = match self {
             Self::Allowed => "allowed",
             Self::Refused(_) => "refused",
-            Self::Unknown(_) => "unknown",
+            Self::Unknown(_) | Self::Perhaps(_) => "unknown",
             Self::Unused => "unused",
             _ => self.name(),
         };
@@ -150,8 +154,29 @@ pub fn listing(name: &str, kernel: &Kernel, library: Option<&Library>) -> Listin
         drivers: driver_rows(name, kernel),
         loadable: kernel.modules.loadable_for(name),
         openssl,
+        without: without(name, kernel),
         name: name.to_owned(),
     }
+}
+
+/// Option of the kernel that has an algorithm in software, if this kernel was built without it: it
+/// does not come when something asks for it.
+fn without(name: &str, kernel: &Kernel) -> Option<&'static str> {
+    let option = match name {
+        "rfc7539(chacha20,poly1305)" => "CONFIG_CRYPTO_CHACHA20POLY1305",
+        "sha1" => "CONFIG_CRYPTO_SHA1",
+        "sha256" => "CONFIG_CRYPTO_SHA256",
+        "sha512" => "CONFIG_CRYPTO_SHA512",
+        name => match name.split('(').next()? {
+            "cbc" => "CONFIG_CRYPTO_CBC",
+            "ctr" => "CONFIG_CRYPTO_CTR",
+            "ecb" => "CONFIG_CRYPTO_ECB",
+            "gcm" => "CONFIG_CRYPTO_GCM",
+            "xts" => "CONFIG_CRYPTO_XTS",
+            _ => return None,
+        },
+    };
+    (kernel.setting(option) == Some(Setting::No)).then_some(option)
 }
 
 fn driver_rows(name: &str, kernel: &Kernel) -> Vec<DriverRow> {
@@ -222,7 +247,8 @@ fn use_of(
     if !consumer.uses(&driver.name, kind) {
         return Use::Unused;
     }
-    if let May::No(why) = consumer.is_there(kernel, kind) {
+    let there = consumer.is_there(kernel, kind);
+    if let May::No(why) = there {
         return Use::Absent(why);
     }
     let all = [
@@ -237,9 +263,10 @@ fn use_of(
             May::Yes => {}
         }
     }
-    match (missing, is_chosen) {
-        (Some(reason), _) => Use::Unknown(reason),
-        (None, true) => Use::Chosen,
-        (None, false) => Use::Allowed,
+    match (missing, there, is_chosen) {
+        (Some(reason), ..) => Use::Unknown(reason),
+        (None, May::Unknown(reason), _) => Use::Perhaps(reason),
+        (None, _, true) => Use::Chosen,
+        (None, _, false) => Use::Allowed,
     }
 }

@@ -41,6 +41,56 @@ fn a_driver_of_a_device_is_listed_with_what_may_use_it() {
     insta::assert_snapshot!(shown("cbc(aes)", &kernel(NO_DEVICE)), @"cbc(ecb(aes-fixed-time)) 101* [CPU: C, constant time] absent absent chosen - absent");
 }
 
+/// A capture with another configuration of its kernel; none without one.
+fn configured(capture: &str, options: Option<&str>) -> Kernel {
+    let (text, rest) = capture.split_once("=== boot/config-").unwrap();
+    let release = rest.lines().next().unwrap();
+    let config = options.map(|options| format!("=== boot/config-{release}\n{options}\n"));
+    kernel(&format!("{text}{}=== end\n", config.unwrap_or_default()))
+}
+
+#[test]
+fn the_kernels_configuration_excludes_and_its_absence_promises_nothing() {
+    // What its modules are, and of the rest neither yes nor no.
+    insta::assert_snapshot!(shown("cbc(aes)", &configured(VIRTIO, None)), @"
+    virtio_crypto_aes_cbc 150* [device: virtio-crypto] chosen no no - ?
+    cbc(aes-generic) 100 [CPU: C] yes chosen ? - ?
+    ");
+    let empty = configured(VIRTIO, Some(""));
+    assert_eq!(empty.config, None);
+    insta::assert_snapshot!(shown("cbc(aes)", &configured(VIRTIO, Some("CONFIG_INET6_ESP=m"))), @"
+    virtio_crypto_aes_cbc 150* [device: virtio-crypto] absent absent absent - chosen
+    cbc(aes-generic) 100 [CPU: C] absent absent absent - yes
+    ");
+    let none = configured(VIRTIO, Some("CONFIG_NET=y"));
+    assert_eq!(
+        why(&none, "cbc(aes-generic)", Consumer::Ipsec).unwrap(),
+        "the kernel was built without CONFIG_INET_ESP and CONFIG_INET6_ESP (the kernel's \
+         configuration)"
+    );
+    let without = |kernel: &Kernel| listing("xts(aes)", kernel, None).without;
+    assert_eq!(without(&none), Some("CONFIG_CRYPTO_XTS"));
+    assert_eq!(without(&empty), None);
+    let with = configured(VIRTIO, Some("CONFIG_CRYPTO_XTS=m"));
+    assert_eq!(without(&with), None);
+    let version = VersionInfo::parse(include_str!("../captured/openssl-3.0.txt"));
+    let library = Library {
+        installed_engines: vec!["afalg".into()],
+        ..Library::below(Path::new("/nonexistent"), version, None)
+    };
+    let afalg = |options| {
+        let rows = library_rows("cbc(aes)", &configured(NO_DEVICE, options), &library);
+        rows.last().map(|row| row.how.clone()).unwrap()
+    };
+    assert_eq!(afalg(Some("CONFIG_TLS=y")), "the kernel has no AF_ALG");
+    assert_eq!(
+        afalg(None),
+        "-engine afalg; whether the kernel has AF_ALG is not known"
+    );
+    let yes = "CONFIG_CRYPTO_USER_API_SKCIPHER=y";
+    assert_eq!(afalg(Some(yes)), "-engine afalg");
+}
+
 /// Why a consumer refuses an implementation.
 fn why(kernel: &Kernel, driver: &str, consumer: Consumer) -> Option<String> {
     let listing = listing("cbc(aes)", kernel, None);
