@@ -7,7 +7,7 @@ use std::time::Duration;
 use brisk_host::proc::Procfs;
 use brisk_measure::{ReportError, Unit};
 
-pub(super) use self::words::{FEW, unchecked};
+pub(super) use self::words::{FEW, Shown, shared, shown, unchecked};
 use self::words::{no_answer, proven};
 use super::af_alg::Direction;
 use super::algorithm::{Algorithm, Kind};

@@ -14,6 +14,14 @@ pub(super) struct Lines {
     names: BTreeSet<String>,
 }
 
+/// A line of `/proc/interrupts`.
+struct Row<'t> {
+    /// How often it came.
+    total: u64,
+    /// Names of other devices' actions.
+    others: Vec<&'t str>,
+}
+
 /// Directories between a device and the root of all that are looked at for interrupts: those of a
 /// virtio device are its PCI device's.
 const ABOVE: usize = 2;
@@ -82,9 +90,11 @@ impl Lines {
         }
     }
 
-    /// How often they came, on all processors together, by the text of `/proc/interrupts`.
+    /// How often they came, on all processors together, by the text of `/proc/interrupts`. Lines
+    /// that other devices share do not count.
     pub(super) fn count(&self, text: &str) -> u64 {
-        self.rows(text).fold(0, u64::saturating_add)
+        let own = self.rows(text).filter(|row| row.others.is_empty());
+        own.map(|row| row.total).fold(0, u64::saturating_add)
     }
 
     /// Whether the devices have an interrupt that a driver takes.
@@ -92,21 +102,50 @@ impl Lines {
         self.rows(text).next().is_some()
     }
 
-    /// How often each came.
-    fn rows(&self, text: &str) -> impl Iterator<Item = u64> {
+    /// Others on a line of these devices, of whose interrupts it is not known which device raised
+    /// them; none if there is no such line.
+    pub(super) fn shared_with(&self, text: &str) -> Option<String> {
+        let others = self.rows(text).flat_map(|row| row.others);
+        let others: BTreeSet<&str> = others.collect();
+        let names: Vec<_> = others.into_iter().collect();
+        (!names.is_empty()).then(|| names.join(", "))
+    }
+
+    /// Their lines. Behind the counts a line has the chip, the kind, and the actions with `, `
+    /// between them.
+    fn rows<'t>(&self, text: &'t str) -> impl Iterator<Item = Row<'t>> {
         text.lines().skip(1).filter_map(|line| {
             let (number, rest) = line.split_once(':')?;
             let words = rest.split_whitespace();
             let counts = words.clone().map_while(|word| word.parse::<u64>().ok());
-            let total = counts.fold(0, u64::saturating_add);
-            let is_one = |name: &String| {
-                words.clone().any(|word| {
+            let is_own = |word: &str| {
+                let mut names = self.names.iter();
+                names.any(|name| {
                     let rest = word.strip_prefix(&**name);
                     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['-', '@', ',']))
                 })
             };
-            let is_own = self.numbers.contains(number.trim()) || self.names.iter().any(is_one);
-            is_own.then_some(total)
+            // A vector of its own is not shared.
+            let is_vector = self.numbers.contains(number.trim());
+            if !is_vector && !words.clone().any(is_own) {
+                return None;
+            }
+            let actions = rest
+                .split(", ")
+                .filter_map(|one| one.split_whitespace().last());
+            let others = match is_vector {
+                true => Vec::new(),
+                false => actions.filter(|action| !is_own(action)).collect(),
+            };
+            Some(Row {
+                total: counts.fold(0, u64::saturating_add),
+                // The action of a line that is not shared may have blanks in its name.
+                others: if rest.contains(", ") {
+                    others
+                } else {
+                    Vec::new()
+                },
+            })
         })
     }
 }
@@ -200,6 +239,26 @@ mod tests {
         assert_eq!(Lines::of_algorithms(root.path(), "common"), Some(lines));
         assert_eq!(Lines::of_module(root.path(), "aesni_intel"), None);
         assert_eq!(Lines::of_module(root.path(), "../x"), None);
+    }
+
+    #[test]
+    fn a_shared_line_counts_for_nobody() {
+        let of = |names: &[&str], numbers: &[&str]| Lines {
+            numbers: numbers.iter().map(|it| (*it).to_owned()).collect(),
+            names: names.iter().map(|it| (*it).to_owned()).collect(),
+        };
+        let text = "           CPU0       CPU1\n\
+             \x20 10:         5          0   IO-APIC  10-fasteoi   virtio1, uhci_hcd:usb1, virtio2\n\
+             \x20 11:         3          4   IO-APIC  11-fasteoi   virtio1, virtio2\n\
+             \x20 12:        20          0   PCI-MSI 12-edge      virtio2-dataq.0\n";
+        let shared = |lines: &Lines| (lines.count(text), lines.shared_with(text));
+        let usb = Some("uhci_hcd:usb1, virtio1".to_owned());
+        assert_eq!(shared(&of(&["virtio2"], &[])), (20, usb));
+        let both = of(&["virtio1", "virtio2"], &[]);
+        assert_eq!(shared(&both), (27, Some("uhci_hcd:usb1".to_owned())));
+        assert_eq!(shared(&of(&["x"], &["10"])), (5, None));
+        assert_eq!(shared(&of(&["x"], &[])), (0, None));
+        assert!(of(&["virtio1"], &[]).is_taken(text));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::af_alg::Direction;
 use super::algorithm::Algorithm;
-use super::bench::FEW;
+use super::bench::{FEW, shared};
 use super::device::Lines;
 use super::implementation::Implementation;
 use super::kernel::Driver;
@@ -145,7 +145,11 @@ impl<'a> Device<'a> {
             return failed("no device of its module is known");
         };
         let device = Self { root, lines };
-        if !device.lines.is_taken(&device.text()?) {
+        let text = device.text()?;
+        if let Some(others) = device.lines.shared_with(&text) {
+            return failed(shared(&others));
+        }
+        if !device.lines.is_taken(&text) {
             return failed("its device has no interrupt that a driver takes: it may be polled");
         }
         let before = device.count()?;
@@ -368,6 +372,11 @@ mod tests {
         machine.stray = 0;
         machine.write("24", "another");
         assert!(machine.ended().contains("it may be polled"));
+        machine.write("24", "usb1, 0000:00:04.0");
+        assert_eq!(
+            machine.ended(),
+            "its device shares its interrupt line with usb1, so that interrupts show nothing"
+        );
         fs::remove_dir_all(machine.root.path().join("sys")).unwrap();
         assert!(machine.ended().starts_with("no device of its module"));
         let interrupted = Threshold::new(usize::MAX).trial();

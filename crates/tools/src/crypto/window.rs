@@ -62,6 +62,9 @@ pub struct Window {
     pub others: f64,
     /// Interrupts of the device; none if there is no device, or its interrupts are not known.
     pub device_interrupts: Option<u64>,
+    /// Others on an interrupt line of the device, whose interrupts are not counted.
+    #[serde(default)]
+    pub shared_with: Option<String>,
     /// Energy of the processor packages, joules; none if it cannot be read.
     pub joules: Option<f64>,
 }
@@ -183,6 +186,7 @@ impl Watch {
             let before = lines.count(&begin.devices);
             lines.count(&end.devices).saturating_sub(before)
         };
+        let shared_with = lines.and_then(|lines| lines.shared_with(&end.devices));
         Window {
             seconds: end.at.saturating_duration_since(begin.at).as_secs_f64(),
             cpus: cpus(&self.root),
@@ -191,7 +195,10 @@ impl Watch {
             interrupts: ticks(begin.interrupts, end.interrupts),
             kernel_threads,
             others: of_processes.sum(),
-            device_interrupts: lines.map(came),
+            device_interrupts: lines
+                .map(came)
+                .filter(|count| *count > 0 || shared_with.is_none()),
+            shared_with,
             joules: energy::joules(&begin.energy, &end.energy),
         }
     }

@@ -115,6 +115,7 @@ impl Worker for Known {
             proof: is_device.then(|| Proof {
                 drivers: vec!["device".to_owned()],
                 device_interrupts: Some(operations as u64),
+                shared_with: None,
             }),
         })
     }
@@ -275,10 +276,28 @@ fn a_device_without_interrupts_proves_nothing() {
     let proof = |drivers: &[&str], device_interrupts| Proof {
         drivers: drivers.iter().map(|name| (*name).to_owned()).collect(),
         device_interrupts,
+        shared_with: None,
     };
     let text = |proof: &Proof| proven(proof, 1000.0);
     assert!(text(&proof(&[], None)).ends_with("not proven"));
     assert!(text(&proof(&["cbc-aes-aesni"], None)).ends_with("has no device"));
     assert!(text(&proof(&["virtio"], Some(2))).contains("not proven, software may"));
     assert!(text(&proof(&["virtio"], Some(1000))).contains("1.00 interrupts"));
+    let shared = |count| {
+        let proof = proof(&["virtio"], count);
+        let usb = Some("usb1".to_owned());
+        let text = text(&Proof {
+            shared_with: usb,
+            ..proof
+        });
+        (shown(&text), text)
+    };
+    let line = "virtio was in use; its device shares its interrupt line with usb1, so that \
+                interrupts show nothing";
+    for count in [None, Some(2)] {
+        assert_eq!(shared(count), (Shown::Nothing, line.to_owned()));
+    }
+    // A line of its own proves it.
+    assert_eq!(shared(Some(1000)).0, Shown::AtWork);
+    assert_eq!(shown(&text(&proof(&["virtio"], Some(2)))), Shown::NotAtWork);
 }

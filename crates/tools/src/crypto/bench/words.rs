@@ -10,9 +10,16 @@ pub(super) fn proven(proof: &Proof, operations: f64) -> String {
         [] => return "no driver was in use more than before: not proven".to_owned(),
         drivers => drivers.join(" and "),
     };
+    let few = |count: u64| (count as f64) < operations * FEW;
+    let others = proof.shared_with.as_deref();
     match proof.device_interrupts {
+        // Its own line, if it has one too, may still prove it.
+        count if count.is_none_or(few) && others.is_some() => {
+            let shared = shared(others.unwrap_or_default());
+            format!("{drivers} was in use; {shared}")
+        }
         None => format!("{drivers} was in use; it has no device"),
-        Some(count) if (count as f64) < operations * FEW => format!(
+        Some(count) if few(count) => format!(
             "{drivers} was in use, but its device raised {count} interrupts in {operations:.0} \
              operations: not proven, software may have done them"
         ),
@@ -20,6 +27,33 @@ pub(super) fn proven(proof: &Proof, operations: f64) -> String {
             "{drivers} was in use, and its device raised {:.2} interrupts an operation",
             count as f64 / operations
         ),
+    }
+}
+
+/// That interrupts show nothing.
+pub(in crate::crypto) fn shared(others: &str) -> String {
+    format!("its device shares its interrupt line with {others}{NOTHING}")
+}
+
+const NOTHING: &str = ", so that interrupts show nothing";
+
+/// What a proof shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::crypto) enum Shown {
+    /// That the driver did the work.
+    AtWork,
+    /// That software may have done it.
+    NotAtWork,
+    /// Neither.
+    Nothing,
+}
+
+/// What the text of a proof shows.
+pub(in crate::crypto) fn shown(proof: &str) -> Shown {
+    match proof {
+        proof if proof.contains("not proven") => Shown::NotAtWork,
+        proof if proof.ends_with(NOTHING) => Shown::Nothing,
+        _ => Shown::AtWork,
     }
 }
 

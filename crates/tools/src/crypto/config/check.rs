@@ -7,6 +7,7 @@ use brisk_measure::render::{clean, sheet};
 use brisk_measure::{CompareOptions, Comparison, Report, Test, Unit, Verdict};
 
 use super::obstacle::TO_KERNEL;
+use crate::crypto::bench::{Shown, shown};
 use crate::crypto::fit::{Metric, series_name};
 use crate::crypto::libcrypto::Configuration;
 use crate::crypto::metric::PROOF;
@@ -148,17 +149,21 @@ pub fn proof(configuration: &Configuration, checked: &[Checked]) -> String {
                 references in /proc/crypto show nothing; OpenSSL has loaded what the file activates."
             .to_owned();
     };
-    let missing = checked.iter().find(|one| {
-        let proof = one.proof.as_deref();
-        proof.is_none_or(|proof| proof.contains("not proven"))
-    });
-    match (missing, checked.last()) {
+    let shown = |one: &&Checked| one.proof.as_deref().map_or(Shown::NotAtWork, shown);
+    let missing = checked.iter().find(|one| shown(one) == Shown::NotAtWork);
+    let open = checked.iter().find(|one| shown(one) == Shown::Nothing);
+    match (missing, open.or(checked.last())) {
         (Some(one), _) => format!(
             "Driver: not proven. The engine {} goes to the kernel, but at {} bytes {}: it may be \
              software that was measured.",
             engine.name,
             one.bytes,
             one.proof.as_deref().unwrap_or("nothing was seen")
+        ),
+        (None, Some(one)) if open.is_some() => format!(
+            "Driver: not known whether it did the work. At {} bytes {}.",
+            one.bytes,
+            one.proof.as_deref().unwrap_or_default()
         ),
         (None, Some(last)) => format!(
             "Driver: proven. {}.",
@@ -306,6 +311,12 @@ mod tests {
         let inactive = AFALG.replace("default_algorithms", "# ");
         let no_engine = proof_of([none; 2], &inactive);
         assert!(no_engine.contains("names no engine"), "{no_engine}");
+        let shared = "x was in use; its device shares its interrupt line with usb1, so that \
+                      interrupts show nothing";
+        let open = proof_of([shared, AT_WORK], AFALG);
+        let expected =
+            format!("Driver: not known whether it did the work. At 1024 bytes {shared}.");
+        assert_eq!(open, expected);
         let nothing = proof(&Configuration::parse(AFALG), &[]);
         assert!(nothing.contains("Nothing was measured"), "{nothing}");
     }

@@ -4,6 +4,7 @@
 //! for: a priority that a name goes around, and an engine that is not configured yet.
 
 use super::Question;
+use crate::crypto::bench::{Shown, shown};
 use crate::crypto::explain::{AFALG, Answer, Route, Subject, explain};
 use crate::crypto::libcrypto::Library;
 use crate::crypto::list::{Consumer, Place, Use, listing};
@@ -128,7 +129,10 @@ fn is_configured(question: &Question<'_>, step: &str) -> bool {
     match (step, question.route) {
         ("openssl", _) => true,
         // The measurement tells how often its device was at work.
-        ("fallback", _) => question.facts.proof.is_some(),
+        ("fallback", _) => {
+            let proof = question.facts.proof.as_deref();
+            proof.is_some_and(|proof| shown(proof) != Shown::Nothing)
+        }
         ("priority", Route::Kernel(Consumer::AfAlg | Consumer::DmCrypt)) => is_named,
         _ => false,
     }
@@ -334,7 +338,7 @@ fn unproven(question: &Question<'_>, offload: &Implementation) -> Option<Obstacl
         _ => true,
     };
     let proof = question.facts.proof.as_deref()?;
-    (reaches_kernel && proof.contains("not proven")).then(|| {
+    (reaches_kernel && shown(proof) == Shown::NotAtWork).then(|| {
         Obstacle::unknown(
             format!("that the device did the work is not proven: {proof}."),
             "brisk crypto explain says what is in the way to the device",

@@ -58,6 +58,7 @@ pub(super) fn measure(
     let proof = drivers.map(|drivers| Proof {
         drivers,
         device_interrupts: window.device_interrupts,
+        shared_with: window.shared_with.clone(),
     });
     Ok(Measured {
         groups,

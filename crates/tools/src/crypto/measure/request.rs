@@ -83,6 +83,9 @@ pub struct Proof {
     pub drivers: Vec<String>,
     /// Interrupts of the devices of these drivers' modules; none if they have no devices.
     pub device_interrupts: Option<u64>,
+    /// Others on an interrupt line of these devices; none if all lines are their own.
+    #[serde(default)]
+    pub shared_with: Option<String>,
 }
 
 /// Reason why there is no result.
