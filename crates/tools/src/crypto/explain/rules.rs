@@ -1,7 +1,8 @@
 //! Rules about offload on a machine, and about figures that mislead there. Pure.
 
 use super::{Answer, Route, Subject, explain, routes};
-use crate::crypto::list::{Consumer, Place, Runs, kernel_names, restriction};
+use crate::crypto::kernel::Driver;
+use crate::crypto::list::{Consumer, May, Place, Runs, kernel_names, restriction};
 use crate::crypto::{Algorithm, Machine};
 use crate::lint::{self, Applies, Description, Finding, Findings, Fix, Rule, Severity};
 
@@ -51,8 +52,10 @@ pub const FIGURES: &[Rule<Machine>] = &[
     Rule {
         id: "cryptsetup-benchmark",
         applies: Applies::Host,
-        why: "cryptsetup benchmark uses AF_ALG, and dm-crypt another implementation",
-        source: "cryptsetup: lib/crypto_backend/crypto_cipher_kernel.c; Linux: drivers/md/dm-crypt.c",
+        why: "cryptsetup benchmark hands over 64 KiB by AF_ALG and waits for the answer; dm-crypt \
+              hands over sectors, many at once, and may refuse the driver",
+        source: "cryptsetup: lib/crypto_backend/cipher_check.c and crypto_cipher_kernel.c; Linux: \
+                 drivers/md/dm-crypt.c",
         check: cryptsetup_benchmark,
     },
     Rule {
@@ -212,22 +215,70 @@ fn engine_gone(machine: &Machine, findings: &mut Findings) {
     }
 }
 
+/// Algorithms of disks that `cryptsetup benchmark` shows.
+const OF_DISKS: [&str; 2] = ["aes-128-cbc", "aes-256-xts"];
+
 fn cryptsetup_benchmark(machine: &Machine, findings: &mut Findings) {
-    for algorithm in offloaded(machine) {
-        let subject = |consumer| Subject::new(machine, algorithm, Route::Kernel(consumer));
-        let shown = subject(Consumer::AfAlg).choice();
-        let used = subject(Consumer::DmCrypt).choice();
-        let (Some(shown), Some(used)) = (shown, used) else {
-            continue;
-        };
-        if shown.driver != used.driver && Consumer::DmCrypt.uses(algorithm.kernel, algorithm.kind) {
-            let what = format!(
-                "cryptsetup benchmark measures {} for {}, and dm-crypt uses {}",
-                shown.driver, algorithm.kernel, used.driver
+    for algorithm in OF_DISKS.iter().filter_map(|name| Algorithm::find(name)) {
+        if let Some(what) = misleading(machine, algorithm) {
+            let fix = format!(
+                "measure dm-crypt itself, as root: brisk crypto bench {} --impl dm-crypt",
+                algorithm.name
             );
-            let fix = "measure dm-crypt itself: a disk in memory below it, read by fio or dd";
-            findings.add(Severity::Note, what, Fix::Advice(fix.into()));
+            findings.add(Severity::Note, what, Fix::Advice(fix));
         }
+    }
+}
+
+/// What `cryptsetup benchmark` shows of an algorithm that is not what dm-crypt does; none if it shows
+/// that, or nothing.
+fn misleading(machine: &Machine, algorithm: &'static Algorithm) -> Option<String> {
+    let kernel = &machine.kernel;
+    let name = algorithm.kernel;
+    let is_no = |may: May| matches!(may, May::No(_));
+    let is_missing = |consumer: Consumer| {
+        is_no(consumer.is_there(kernel, algorithm.kind)) || is_no(consumer.may_name(kernel, name))
+    };
+    let [by_socket, by_disk] = [Consumer::AfAlg, Consumer::DmCrypt];
+    if is_missing(by_socket) || is_missing(by_disk) {
+        return None;
+    }
+    let subject = |consumer| Subject::new(machine, algorithm, Route::Kernel(consumer));
+    let (shown, used) = (subject(by_socket).choice()?, subject(by_disk).choice()?);
+    let may = |consumer: Consumer, driver| {
+        consumer.may_use(kernel, driver, Runs::of(driver, &kernel.modules))
+    };
+    let (a, b) = (&shown.driver, &used.driver);
+    if a != b {
+        let is_certain = may(by_socket, shown) == May::Yes && may(by_disk, used) == May::Yes;
+        return Some(match is_certain {
+            true => format!("cryptsetup benchmark measures {a} for {name}, and dm-crypt uses {b}"),
+            false => format!(
+                "cryptsetup benchmark measures another driver for {name} than dm-crypt uses: {a} \
+                 and, as far as is known, {b}"
+            ),
+        });
+    }
+    let sectors = || {
+        format!(
+            "cryptsetup benchmark hands {a} 64 KiB at once for {name}, one request after the other; \
+             dm-crypt hands over sectors of 512 to 4096 bytes, many at once"
+        )
+    };
+    is_asynchronous(machine, shown).then(|| match may(by_disk, used) {
+        May::Unknown(reason) => format!("{}, if it uses that driver: {reason}", sectors()),
+        _ => sectors(),
+    })
+}
+
+/// Whether an implementation does its work elsewhere, so that the size of requests and their number
+/// at once matter: on a device, or in threads of cryptd. The wrappers of the CPU's instructions are
+/// asynchronous, too, and do the work at once.
+fn is_asynchronous(machine: &Machine, driver: &Driver) -> bool {
+    match Runs::of(driver, &machine.kernel.modules).place {
+        Place::Device => true,
+        Place::Unknown => driver.is_async == Some(true),
+        Place::Cpu => driver.driver.starts_with("cryptd("),
     }
 }
 

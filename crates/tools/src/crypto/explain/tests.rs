@@ -1,4 +1,5 @@
 mod fallback;
+mod figures;
 
 use std::path::Path;
 
@@ -403,48 +404,6 @@ fn a_secure_processor_is_explained_and_no_finding_of_doctor() {
     assert_eq!((&*step, &*cause), ("module", expected));
     assert_eq!(fix, "modprobe ccp_crypto");
     assert!(findings(&machine).is_empty());
-}
-
-#[test]
-fn doctor_and_figures_learn_what_is_unused_or_refused() {
-    let rules = |machine: &Machine| -> Vec<_> {
-        let all = findings(machine).into_iter().chain(figures(machine));
-        all.map(|finding| finding.rule).collect()
-    };
-    let speed = ["openssl-speed-elapsed", "openssl-speed-count"];
-    let not_loaded = machine(NOT_LOADED, debian_12(""));
-    assert_eq!(rules(&not_loaded)[0], "crypto-offload-unused");
-    assert_eq!(rules(&not_loaded)[1..], speed);
-    // Up to 1.1.1 -evp matters.
-    let mut old = debian_12("");
-    old.version.major = Some(1);
-    assert!(rules(&machine(NOT_LOADED, old)).contains(&"openssl-speed-evp"));
-    let virtio = machine(VIRTIO, debian_12(""));
-    assert_eq!(
-        rules(&virtio)[..4],
-        [
-            "crypto-offload-refused",
-            "crypto-offload-refused",
-            "crypto-virtio-large",
-            "cryptsetup-benchmark"
-        ]
-    );
-    let shown = figures(&virtio).remove(0).what;
-    assert_eq!(
-        shown,
-        "cryptsetup benchmark measures virtio_crypto_aes_cbc for cbc(aes), and dm-crypt uses \
-         cbc(aes-generic)"
-    );
-    // The CPU is what both use.
-    let aesni = machine(VIRTIO_AND_AESNI, debian_12(""));
-    assert!(!rules(&aesni).contains(&"cryptsetup-benchmark"));
-    let off = machine(&edited(VIRTIO, &[OFF]), four(ENGINE));
-    let found = rules(&off);
-    assert!(found.contains(&"crypto-af-alg-restricted"), "{found:?}");
-    assert!(found.contains(&"crypto-engine-gone"), "{found:?}");
-    assert!(found.contains(&"crypto-virtio-large"), "{found:?}");
-    let nothing = machine(NO_DEVICE, four(""));
-    assert!(rules(&nothing).is_empty());
 }
 
 /// Drivers of boards that brisk does not know, and those of old kernels with a generator of IVs.
