@@ -265,3 +265,62 @@ fn another_systems_tree_is_looked_at() {
     }
     assert!(!text.contains('\u{1b}'), "{text}");
 }
+
+#[test]
+fn what_a_tree_lacks_is_not_known() {
+    let root = system();
+    let remove = |path: &str| fs::remove_file(root.path().join(path)).unwrap();
+    let show = |words: &[&str]| {
+        let run = brisk_of!["crypto"].args(words);
+        run.args([Path::new("--sysroot"), root.path()])
+            .output()
+            .text()
+    };
+    let explain = ["explain", "--consumer", "af-alg"];
+    remove("proc/version");
+    let text = show(&explain);
+    for line in [
+        "Linux, release not known\n",
+        "module           unknown  the kernel's modules cannot be read: whether one is for the virtio \
+         crypto device is not known\n",
+        "neither crypto.af_alg_restrict nor the kernel's version is known",
+        "aes-128-cbc is approved for FIPS mode",
+        "\nWhether a device is used is not known: see the steps above.\n",
+    ] {
+        assert!(text.contains(line), "{line}: {text}");
+    }
+    // The release is in another file, too, and with it the modules are found.
+    let release = root.path().join("proc/sys/kernel");
+    fs::create_dir_all(&release).unwrap();
+    fs::write(release.join("osrelease"), "6.1.0-9-amd64\n").unwrap();
+    let text = show(&explain);
+    assert!(text.contains("Linux 6.1.0-9-amd64\n"), "{text}");
+    assert!(text.contains("To do: modprobe virtio_crypto\n"), "{text}");
+    // Without a list of drivers or devices there may be one.
+    remove("proc/crypto");
+    let text = show(&explain);
+    assert!(
+        text.contains("unknown  /proc/crypto cannot be read\n"),
+        "{text}"
+    );
+    fs::remove_dir_all(root.path().join("sys")).unwrap();
+    let text = show(&explain);
+    let line = "device           unknown  /sys/bus and /proc/crypto cannot be read\n";
+    assert!(text.contains(line), "{text}");
+    assert!(!text.contains("No device"), "{text}");
+    let text = show(&["list", "xts(aes)"]);
+    assert!(
+        text.contains("in the kernel: not known, /proc/crypto cannot be read\n"),
+        "{text}"
+    );
+    assert!(
+        text.contains("Devices: not known, /sys/bus cannot be read\n"),
+        "{text}"
+    );
+    let value: Value = serde_json::from_str(&show(&["explain", "--format", "json"])).unwrap();
+    assert_eq!(value["kernel"], "6.1.0-9-amd64");
+    let empty = tempdir().unwrap();
+    let run = brisk_of!["crypto", "explain", "--sysroot", empty.path()].exits(125);
+    let says = "it is no system's tree: it has none of proc, sys, boot, lib/modules";
+    assert!(run.stderr.contains(says), "{}", run.stderr);
+}

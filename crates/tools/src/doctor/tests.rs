@@ -156,6 +156,7 @@ fn a_device_for_cryptography_that_nothing_drives_is_noted() {
     let modules = "lib/modules/6.12.9-amd64";
     for (path, text) in [
         ("proc/version", "Linux version 6.12.9-amd64 (x) (gcc)\n"),
+        ("proc/crypto", ""),
         (
             "sys/bus/virtio/devices/virtio1/modalias",
             "virtio:d00000014v00001AF4\n",

@@ -98,7 +98,7 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
         Form::Json => {
             let value = serde_json::json!({
                 "schema": "brisk.crypto.explain/1",
-                "kernel": machine.kernel.release,
+                "kernel": Some(&machine.kernel.release).filter(|release| !release.is_empty()),
                 "explanations": explanations,
                 "figures": figures,
             });
@@ -151,7 +151,7 @@ fn tried(
 }
 
 fn text(machine: &Machine, explanations: &[Explanation], figures: &[Finding]) -> String {
-    let mut text = format!("Linux {}\n", clean(&machine.kernel.release));
+    let mut text = format!("{}\n", clean(&machine.kernel.title()));
     match explanations {
         [one] => text.push_str(&steps(one)),
         all => text.push_str(&overview(all)),

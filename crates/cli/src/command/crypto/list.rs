@@ -102,7 +102,7 @@ fn json(machine: &Machine, listings: &[Listing]) -> serde_json::Value {
     serde_json::json!({
         "schema": "brisk.crypto.list/1",
         "kernel": {
-            "release": kernel.release,
+            "release": (!kernel.release.is_empty()).then_some(&kernel.release),
             "version": kernel.version.map(|version| version.to_string()),
             "flags": setting,
             "af_alg_restrict": kernel.af_alg_restrict,
@@ -123,7 +123,7 @@ fn text(machine: &Machine, listings: &[Listing], is_kernel: bool) -> String {
     let version = kernel
         .version
         .map_or_else(String::new, |version| format!(" (source {version})"));
-    let _ = writeln!(text, "Linux {}{version}", clean(&kernel.release));
+    let _ = writeln!(text, "{}{version}", clean(&kernel.title()));
     match &machine.library {
         Ok(library) => text.push_str(&library_text(library)),
         Err(_) if is_kernel => {}
@@ -132,9 +132,12 @@ fn text(machine: &Machine, listings: &[Listing], is_kernel: bool) -> String {
         }
     }
     for listing in listings {
-        text.push_str(&algorithm_text(listing));
+        text.push_str(&algorithm_text(listing, kernel.drivers.is_some()));
     }
-    text.push_str(&devices_text(&kernel.devices));
+    text.push_str(&match kernel.has_bus || !kernel.devices.is_empty() {
+        true => devices_text(&kernel.devices),
+        false => "\nDevices: not known, /sys/bus cannot be read\n".to_owned(),
+    });
     text.push_str(&not_known(listings));
     text.push_str(&remarks(kernel));
     text
@@ -169,7 +172,7 @@ fn library_text(library: &Library) -> String {
     clean(&text).into_owned() + "\n"
 }
 
-fn algorithm_text(listing: &Listing) -> String {
+fn algorithm_text(listing: &Listing, is_known: bool) -> String {
     let mut text = format!("\n{}", clean(&listing.name));
     if !listing.openssl.is_empty() {
         let _ = write!(text, ": {}", listing.openssl.join(", "));
@@ -194,6 +197,7 @@ fn algorithm_text(listing: &Listing) -> String {
     if listing.drivers.is_empty() {
         let why = match listing.without.filter(|_| listing.loadable.is_empty()) {
             Some(option) => format!("none: the kernel was built without {option}"),
+            None if !is_known => "not known, /proc/crypto cannot be read".to_owned(),
             None => "none now; it may come when something asks for it".to_owned(),
         };
         let _ = writeln!(text, "in the kernel: {why}");
@@ -296,7 +300,7 @@ fn remarks(kernel: &Kernel) -> String {
         );
     }
     if kernel.drivers.is_none() {
-        text.push_str("Note: /proc/crypto cannot be read\n");
+        return text;
     }
     let note = match &kernel.flags {
         FlagSource::Kernel => return text,

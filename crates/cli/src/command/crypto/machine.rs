@@ -42,6 +42,13 @@ impl MachineArgs {
             "--sysroot {}: there is no such directory",
             printable_line(&self.sysroot.display().to_string())
         );
+        let parts = ["proc", "sys", "boot", "lib/modules"];
+        ensure!(
+            parts.iter().any(|part| self.sysroot.join(part).is_dir()),
+            "--sysroot {}: it is no system's tree: it has none of {}",
+            printable_line(&self.sysroot.display().to_string()),
+            parts.join(", ")
+        );
         let openssl = with_openssl.then_some(&*self.openssl);
         Ok(Machine::at(&self.sysroot, openssl))
     }

@@ -113,7 +113,12 @@ fn is_approved(algorithm: &Algorithm) -> bool {
 pub(super) fn fips(subject: &Subject<'_>) -> Outcome {
     let kernel = subject.kernel();
     let name = subject.algorithm.name;
-    if kernel.is_fips && !is_approved(subject.algorithm) {
+    if kernel.is_fips.is_none() && !is_approved(subject.algorithm) {
+        return Outcome::unknown(format!(
+            "/proc/sys cannot be read: {name} is not allowed in FIPS mode"
+        ));
+    }
+    if kernel.is_fips == Some(true) && !is_approved(subject.algorithm) {
         return Outcome::no(
             "crypto.fips_enabled = 1",
             format!("The kernel is in FIPS mode, which does not allow {name}."),
@@ -132,7 +137,8 @@ pub(super) fn fips(subject: &Subject<'_>) -> Outcome {
         );
     }
     match kernel.is_fips {
-        true => Outcome::yes(format!("crypto.fips_enabled = 1, and {name} is approved")),
-        false => Outcome::yes("FIPS mode is off"),
+        Some(true) => Outcome::yes(format!("crypto.fips_enabled = 1, and {name} is approved")),
+        Some(false) => Outcome::yes("FIPS mode is off"),
+        None => Outcome::yes(format!("{name} is approved for FIPS mode")),
     }
 }

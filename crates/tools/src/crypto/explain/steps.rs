@@ -4,7 +4,7 @@ use super::fallback;
 use super::openssl;
 use super::{Answer, Outcome, Route, Step, Subject, explain};
 use crate::crypto::Algorithm;
-use crate::crypto::kernel::{Driver, State};
+use crate::crypto::kernel::{Driver, Setting, State};
 use crate::crypto::list::{Consumer, May, Place, needs_admin, restriction};
 use crate::lint::Fix;
 
@@ -126,6 +126,15 @@ fn device(subject: &Subject<'_>) -> Outcome {
             driver.driver, driver.module, driver.priority
         ));
     }
+    let (has_bus, has_list) = (subject.kernel().has_bus, subject.kernel().drivers.is_some());
+    if !has_bus || !has_list {
+        let missing = match (has_bus, has_list) {
+            (false, false) => "/sys/bus and /proc/crypto cannot be read",
+            (false, _) => "/sys/bus cannot be read; /proc/crypto: none",
+            _ => "/sys/bus/virtio, pci and platform: none; /proc/crypto cannot be read",
+        };
+        return Outcome::unknown(missing);
+    }
     Outcome::no(
         "/sys/bus/virtio, pci and platform; /proc/crypto: none",
         "There is no device that does cryptography.",
@@ -151,6 +160,9 @@ fn module(subject: &Subject<'_>) -> Outcome {
         (true, "virtio") => &usual[..],
         _ => &device.modules[..],
     };
+    if kernel.drivers.is_none() {
+        return Outcome::unknown("/proc/crypto cannot be read");
+    }
     let states = candidates.iter();
     let states: Vec<_> = states.map(|it| (it, kernel.modules.state(it))).collect();
     let in_state = |state| states.iter().find(|it| it.1 == state).map(|it| it.0);
@@ -177,6 +189,14 @@ fn module(subject: &Subject<'_>) -> Outcome {
             format!("The module {module} for the {} is not loaded.", device.what),
             command(format!("modprobe {module}")),
         );
+    }
+    let is_excluded =
+        device.bus == "virtio" && kernel.setting("CONFIG_CRYPTO_DEV_VIRTIO") == Some(Setting::No);
+    if !kernel.modules.is_known && !is_excluded {
+        return Outcome::unknown(format!(
+            "the kernel's modules cannot be read: whether one is for the {} is not known",
+            device.what
+        ));
     }
     let names = match candidates.is_empty() {
         true => String::new(),
@@ -349,9 +369,15 @@ fn af_alg_restrict(subject: &Subject<'_>) -> Outcome {
     if !is_by_af_alg(subject) {
         return Outcome::yes("not by AF_ALG");
     }
+    let kernel = subject.kernel();
+    if kernel.af_alg_restrict.is_none() && kernel.version.is_none() {
+        return Outcome::unknown(
+            "neither crypto.af_alg_restrict nor the kernel's version is known",
+        );
+    }
     let looked_at = setting(subject);
     let unrestricted = || command("sysctl crypto.af_alg_restrict=0");
-    match restriction(subject.kernel()) {
+    match restriction(kernel) {
         0 => Outcome::yes(looked_at),
         1 if needs_admin(subject.algorithm.kernel).is_some() => {
             Outcome::yes(format!("{looked_at}: on the kernel's list"))

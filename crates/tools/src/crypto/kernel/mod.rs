@@ -47,7 +47,7 @@ pub enum FlagSource {
 /// A kernel, its devices, and what this process may do.
 #[derive(Debug, Clone)]
 pub struct Kernel {
-    /// Release, such as `6.1.0-56-amd64`.
+    /// Release, such as `6.1.0-56-amd64`; empty if it is not known.
     pub release: String,
     /// Version of its source.
     pub version: Option<Version>,
@@ -59,12 +59,14 @@ pub struct Kernel {
     pub modules: Modules,
     /// Devices that may do cryptography.
     pub devices: Vec<Device>,
+    /// Whether there is a list of devices, `/sys/bus`.
+    pub has_bus: bool,
     /// Its configuration, if it can be read.
     pub config: Option<Config>,
     /// `crypto.af_alg_restrict`; None if the kernel has no such setting now.
     pub af_alg_restrict: Option<u32>,
-    /// Whether the kernel is in FIPS mode.
-    pub is_fips: bool,
+    /// Whether the kernel is in FIPS mode; None if there is no `/proc/sys`.
+    pub is_fips: Option<bool>,
     /// Whether there is `/dev/crypto`, of cryptodev-linux.
     pub has_cryptodev: bool,
     /// Counters of `/proc/net/tls_stat`; None if kTLS is not loaded.
@@ -80,7 +82,11 @@ impl Kernel {
     /// for.
     #[must_use]
     pub fn below(root: &Path) -> Self {
-        let version = text::of(root, "proc/version").unwrap_or_default();
+        let version = text::of(root, "proc/version").or_else(|| {
+            let release = text::of(root, "proc/sys/kernel/osrelease")?;
+            Some(format!("Linux version {release}"))
+        });
+        let version = version.unwrap_or_default();
         let release = version.split_whitespace().nth(2).unwrap_or_default();
         let release = match release.contains('/') {
             true => String::new(),
@@ -106,7 +112,12 @@ impl Kernel {
             devices,
             config,
             af_alg_restrict: text::number(root, "proc/sys/crypto/af_alg_restrict"),
-            is_fips: text::number(root, "proc/sys/crypto/fips_enabled") == Some(1),
+            // A kernel that cannot be in it does not have the file.
+            is_fips: match text::number(root, "proc/sys/crypto/fips_enabled") {
+                Some(number) => Some(number == 1),
+                None => root.join("proc/sys").is_dir().then_some(false),
+            },
+            has_bus: root.join("sys/bus").is_dir(),
             has_cryptodev: root.join("dev/crypto").exists(),
             tls: text::of(root, "proc/net/tls_stat").map(|text| counters(&text)),
             cpu: features(root),
@@ -143,6 +154,15 @@ impl Kernel {
             driver.flags = found.copied();
         }
         self.flags = FlagSource::Kernel;
+    }
+
+    /// What it is called, for people.
+    #[must_use]
+    pub fn title(&self) -> String {
+        match self.release.is_empty() {
+            true => "Linux, release not known".to_owned(),
+            false => format!("Linux {}", self.release),
+        }
     }
 
     /// How an option of the kernel is set; None if its configuration is not known.

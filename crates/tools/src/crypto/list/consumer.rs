@@ -259,6 +259,9 @@ impl Consumer {
         };
         let level = restriction(kernel);
         match level {
+            0 if kernel.af_alg_restrict.is_none() && kernel.version.is_none() => {
+                May::Unknown("the version of the kernel is not known".into())
+            }
             0 => May::Yes,
             1 => match needs_admin(name) {
                 None => no(
