@@ -129,7 +129,7 @@ fn what_is_not_worth_it_has_none() {
     refused(
         &slow,
         &[],
-        &["Do not: software takes less wall-clock time here at every size measured, up to 65536"],
+        &["Do not: software takes less wall-clock time at every size measured, up to 65536"],
     );
     let time = files.write(
         "time.json",
@@ -160,6 +160,121 @@ fn what_is_not_worth_it_has_none() {
         .args(["-o", &files.at("o.json")])
         .exits(0)
         .text();
+}
+
+/// Output of openssl speed at two sizes, with these operations in 3 s.
+fn speed(name: &str, counts: [u32; 2]) -> String {
+    let lines = [16, 64, 1024, 8192].map(|bytes: u32| {
+        // A line: what an operation costs, and what a byte does.
+        let time = 3.0 / f64::from(counts[0]);
+        let slope = (3.0 / f64::from(counts[1]) - time) / 8192.0;
+        let count = (3.0 / (time + slope * f64::from(bytes))) as u64;
+        format!("Doing {name} for 3s on {bytes} size blocks: {count} {name}'s in 3.00s\n")
+    });
+    let head = "You have chosen to measure elapsed time instead of user CPU time.\n";
+    head.to_owned() + &lines.concat()
+}
+
+#[test]
+fn files_are_judged_by_the_machine_that_they_name() {
+    let files = Files::new();
+    let software = speed("aes-128-cbc", [9_000_000, 30_000]);
+    let offload = format!(
+        "$ openssl speed -elapsed -evp aes-128-cbc -engine afalg\nengine \"afalg\" set.\n{}",
+        speed("aes-128-cbc", [80_000, 70_000])
+    );
+    let software = files.write("software.txt", &software);
+    let offload_file = files.write("offload.txt", &offload);
+    let out = files.at("out.json");
+    let show = |offload: &str, more: &[&str]| {
+        let run = config()
+            .args(more)
+            .args(["--from", &software, offload, "--by", "time"]);
+        run.args(["-o", &out]).exits(1).text()
+    };
+    let shown = show(&offload_file, &[]);
+    for text in [
+        "No recommendation: by these figures it would be worth it from ",
+        "; which machine the figures are of is not known, since the files do not say it.\n",
+        "To do: if they are of this one, say so with --sysroot /; else run ",
+    ] {
+        assert!(shown.contains(text), "{text}: {shown}");
+    }
+    // This machine is asked only if it is theirs.
+    let shown = show(&offload_file, &["--sysroot", "/"]);
+    assert!(!shown.contains("which machine"), "{shown}");
+    let nas = "Linux nas 5.10.0-8-armmp #1 SMP Debian 5.10.46-4 armv7l GNU/Linux\n\
+               OpenSSL 1.1.1k  25 Mar 2021\n";
+    let named = files.write("nas.txt", &format!("{offload}{nas}"));
+    let shown = show(&named, &[]);
+    let text =
+        "; the figures are of Linux 5.10.0-8-armmp, OpenSSL 1.1.1k, and this machine is Linux ";
+    assert!(shown.contains(text), "{shown}");
+    let saved: Value = serde_json::from_slice(&fs::read(&out).unwrap()).unwrap();
+    let facts = &saved["environment"]["extra"];
+    assert_eq!(facts["measured kernel"], "5.10.0-8-armmp");
+    // What is certain of every OpenSSL of that version.
+    let four = files.write("four.txt", &format!("{offload}OpenSSL 4.0.1 14 Apr 2026\n"));
+    let shown = show(&four, &[]);
+    assert!(
+        shown.starts_with("Do not: OpenSSL 4.0.1 has no engines"),
+        "{shown}"
+    );
+    // A report of this kernel.
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+    let own = report(DRIVER, &BOTH, [163.0, 100.0, 617.0]).replace("6.12.1", release.trim());
+    let own = files.write("own.json", &own);
+    let shown = config().args(["--from", &own, "-o", &out]).exits(1).text();
+    let text = format!(
+        "Note: Judged by this machine, of which all is so that the figures name of theirs: Linux {}.\n",
+        release.trim()
+    );
+    assert!(shown.contains(&text), "{shown}");
+}
+
+#[test]
+fn the_algorithm_is_that_of_the_files() {
+    let files = Files::new();
+    let root = machine(&files);
+    let text = report(DRIVER, &BOTH, [163.0, 100.0, 617.0]);
+    let from = files.write("r.json", &text);
+    let unnamed = text.replace("\"algorithm\":\"aes-128-cbc\",", "");
+    assert_ne!(text, unnamed);
+    let unnamed = files.write("unnamed.json", &unnamed);
+    let run = |words: &[&str], from: &str| {
+        let words = config().args(words);
+        words.args([
+            "--from",
+            from,
+            "--sysroot",
+            &root,
+            "-o",
+            &files.at("o.json"),
+        ])
+    };
+    let _ = run(&["AES128"], &from).exits(0);
+    let _ = run(&["aes-128-cbc"], &unnamed).exits(0);
+    let says = "the files are about aes-128-cbc, and sha256 is asked for";
+    let _ = run(&["sha256"], &from).exits(125).explains(&[says]);
+    let says = "the files do not say which algorithm they are about";
+    let _ = run(&[], &unnamed)
+        .exits(125)
+        .explains(&[says, "name it before --from"]);
+    // One algorithm in two spellings, and another that is left out.
+    let short = speed("id-aes128-GCM", [9_000_000, 30_000]);
+    let long = speed("AES-128-GCM", [80_000, 70_000]);
+    let hash = |counts| speed("sha256", counts);
+    let (software, offload) = (hash([9_000_000, 30_000]), hash([80_000, 70_000]));
+    let software = files.write("software.txt", &(short + &software));
+    let offload = files.write("offload.txt", &(long + &offload));
+    let run = |words: &[&str]| {
+        let words = config().args(words).args(["--from", &software, &offload]);
+        words.args(["--by", "time", "-o", &files.at("o.json")])
+    };
+    let says = "several algorithms: AES-128-GCM, id-aes128-GCM, sha256; name one before --from";
+    let _ = run(&[]).exits(125).explains(&[says]);
+    let shown = run(&["aes-128-gcm"]).exits(1).text();
+    assert!(!shown.contains("sha256"), "{shown}");
 }
 
 /// Activates the providers default and legacy.

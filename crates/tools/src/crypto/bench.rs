@@ -205,10 +205,10 @@ fn note_machine(saved: &mut Saved<'_>, about: &About, options: &Options) {
     add("length of a run", format!("{} s", options.seconds));
     add(metric::KERNEL, about.kernel.clone());
     if let Some(cpu) = &about.cpu {
-        add("measured processor", cpu.clone());
+        add(metric::PROCESSOR, cpu.clone());
     }
     if let Some(openssl) = &about.openssl {
-        add("measured OpenSSL", openssl.clone());
+        add(metric::LIBRARY, openssl.clone());
     }
     saved.report.notes.extend(about.notes.iter().cloned());
 }

@@ -15,6 +15,15 @@ pub struct Machine {
 }
 
 impl Machine {
+    /// A machine that cannot be looked at, with the release of its kernel, if that is known.
+    #[must_use]
+    pub fn elsewhere(release: Option<&str>) -> Self {
+        Self {
+            kernel: Kernel::named(release),
+            library: Err("it is another machine's".to_owned()),
+        }
+    }
+
     /// Looks at the machine with this root. If that is `/`, the kernel is asked for the flags of
     /// implementations, and the program `openssl` for its library, if there is one to ask; of
     /// another system's tree files alone are read.

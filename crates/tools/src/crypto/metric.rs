@@ -43,6 +43,12 @@ pub(super) const IMPLEMENTATIONS: &str = "implementations";
 pub const PROOF: &str = "proof of ";
 /// Fact with the release of the kernel that was measured.
 pub const KERNEL: &str = "measured kernel";
+/// Fact with the OpenSSL that was measured.
+pub const LIBRARY: &str = "measured OpenSSL";
+/// Fact with the model of the processor that was measured.
+pub const PROCESSOR: &str = "measured processor";
+/// Fact with the features of that, as OpenSSL has them.
+pub const FEATURES: &str = "measured CPUINFO";
 /// Fact with the CPUs that other programs used in a run at most.
 pub const OTHERS: &str = "CPUs in use by other programs at most";
 

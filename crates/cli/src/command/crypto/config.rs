@@ -5,10 +5,12 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 use anyhow::{Context, ensure};
-use brisk_tools::crypto::config::{By, Compared, Facts, Question, Recommendation, recommend, text};
+use brisk_tools::crypto::config::{
+    By, Compared, Facts, Question, Recommendation, Whose, recommend, text, whose,
+};
 use brisk_tools::crypto::explain::Route;
 use brisk_tools::crypto::list::Consumer;
-use brisk_tools::crypto::{Algorithm, Implementation, metric};
+use brisk_tools::crypto::{Algorithm, Implementation, Machine, Origin, metric};
 use clap::ValueEnum;
 
 use super::config_check;
@@ -33,7 +35,9 @@ const PIECE: &str = "configuration: ";
 /// nothing to copy. Nothing is written but the report.
 ///
 /// The figures are measured as by brisk crypto crossover, or are of files. Output of openssl speed
-/// does not have CPU time of the whole system: nothing is recommended by it, unless --by time.
+/// does not have CPU time of the whole system: nothing is recommended by it, unless --by time. Files
+/// are judged by the machine that they name: this one if all that they name is so here; --sysroot
+/// says which it is.
 ///
 /// --check FILE proves a configuration of OpenSSL: openssl speed with OPENSSL_CONF=FILE against
 /// openssl speed as it is, in interleaved rounds.
@@ -129,8 +133,11 @@ fn answer(args: &Args, curves: &Curves) -> anyhow::Result<Recommendation> {
     let first = first.context("the files have no quantity of both implementations")?;
     let offload = implementation(&first.pair.offload.name);
     let algorithm = algorithm(args, curves)?;
-    let root = &args.machine.sysroot;
-    let machine = args.machine.look(true)?;
+    let (machine, whose) = judged(args, curves)?;
+    let unseen = match &whose {
+        Whose::Theirs(_) => None,
+        Whose::NotTheirs(obstacle) => Some(obstacle),
+    };
     let route = match (args.consumer, &offload) {
         (Some(consumer), _) => consumer.route(),
         (None, Some(offload)) => usual(offload),
@@ -141,9 +148,13 @@ fn answer(args: &Args, curves: &Curves) -> anyhow::Result<Recommendation> {
         crossover: one.crossover.clone(),
     });
     let compared: Vec<Compared> = compared.collect();
-    let node = fs::metadata(root.join("dev/crypto")).ok();
-    Ok(recommend(&Question {
+    let node = match unseen {
+        Some(_) => None,
+        None => fs::metadata(args.machine.root().join("dev/crypto")).ok(),
+    };
+    let mut answer = recommend(&Question {
         machine: &machine,
+        unseen,
         algorithm,
         route,
         offload: offload.as_ref(),
@@ -151,7 +162,33 @@ fn answer(args: &Args, curves: &Curves) -> anyhow::Result<Recommendation> {
         by: args.by.by(),
         facts: &facts(args, curves, &first.pair.offload.name),
         cryptodev_mode: node.map(|node| node.permissions().mode()),
-    }))
+    });
+    if let Whose::Theirs(Some(remark)) = whose {
+        answer.remarks.insert(0, remark);
+    }
+    Ok(answer)
+}
+
+/// The machine of the figures: what can be looked at, if that is theirs.
+fn judged(args: &Args, curves: &Curves) -> anyhow::Result<(Machine, Whose)> {
+    let CurveArgs { from, measure, .. } = &args.curves;
+    let machine = args.machine.look(true)?;
+    let is_named = args.machine.sysroot.is_some();
+    if from.is_empty() && measure.through.is_none() && !is_named {
+        return Ok((machine, Whose::Theirs(None)));
+    }
+    let here = Origin::of_machine(&machine, args.machine.root());
+    let whose = whose(&curves.origin, &here, is_named);
+    let kernel = curves
+        .origin
+        .as_ref()
+        .ok()
+        .and_then(|it| it.kernel.as_deref());
+    let machine = match &whose {
+        Whose::Theirs(_) => machine,
+        Whose::NotTheirs(_) => Machine::elsewhere(kernel),
+    };
+    Ok((machine, whose))
 }
 
 /// Implementation of a curve's name: brisk's, or `aes-128-cbc, engine afalg` of openssl speed.
@@ -169,11 +206,21 @@ fn implementation(name: &str) -> Option<Implementation> {
 
 /// Algorithm of the figures.
 fn algorithm(args: &Args, curves: &Curves) -> anyhow::Result<&'static Algorithm> {
-    if args.curves.from.is_empty() {
-        return Ok(args.curves.measure.algorithm);
+    let CurveArgs { from, measure, .. } = &args.curves;
+    // Figures about others are left out.
+    if from.is_empty() || measure.algorithm.is_some() {
+        return Ok(measure.algorithm());
     }
-    let known = curves.algorithms.iter();
-    let known: Vec<_> = known.filter_map(|name| Algorithm::find(name)).collect();
+    let mut known: Vec<&Algorithm> = Vec::new();
+    for algorithm in curves
+        .algorithms
+        .iter()
+        .filter_map(|name| Algorithm::find(name))
+    {
+        if !known.contains(&algorithm) {
+            known.push(algorithm);
+        }
+    }
     // Reports of brisk crypto crossover have the names of openssl speed.
     let of_name = || {
         let name = &curves.found.first()?.pair.software.name;
@@ -181,13 +228,13 @@ fn algorithm(args: &Args, curves: &Curves) -> anyhow::Result<&'static Algorithm>
     };
     ensure!(
         known.len() < 2,
-        "the files are about several algorithms: {}; give files about one",
+        "the files are about several algorithms: {}; name one before --from",
         curves.algorithms.join(", ")
     );
     let found = known.first().copied().or_else(of_name);
     found.context(
-        "the files do not say which algorithm they are about, or it is none that brisk knows: give \
-         a report of brisk crypto bench, or output of openssl speed -evp",
+        "the files do not say which algorithm they are about, or it is none that brisk knows: name \
+         it before --from",
     )
 }
 
@@ -221,7 +268,11 @@ fn facts(args: &Args, curves: &Curves, offload: &str) -> Facts {
     let proof = proofs.max_by_key(|(size, _)| *size);
     Facts {
         source,
-        kernel: fact(metric::KERNEL),
+        openssl: curves
+            .origin
+            .as_ref()
+            .ok()
+            .and_then(|it| it.openssl.clone()),
         others: fact(metric::OTHERS).and_then(|text| text.parse().ok()),
         proof: proof.map(|(_, proof)| proof.clone()),
     }

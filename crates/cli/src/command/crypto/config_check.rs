@@ -47,7 +47,7 @@ pub(super) fn run(
     // Without it there would be nothing to compare.
     let interrupt = Interrupt::by_signals()?;
     Local::new(interrupt)
-        .check(&configured, measure.algorithm)
+        .check(&configured, measure.algorithm())
         .with_context(|| format!("--check {}", shown(file)))?;
     let (mut report, saved) = match measure_with(measure, options, output, ui)? {
         Ended::Whole(report, saved) => (*report, saved),

@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use anyhow::bail;
 use brisk_measure::render::shorten;
 use brisk_measure::{Crossing, Environment, Reach, Report, Series, SizeOrder, Unit, render};
+use brisk_tools::crypto::Origin;
 use brisk_tools::crypto::fit::{
     self, Chosen, Crossover, Metric, Order, Pair, Verdict, resolution_name, series_name,
 };
-use brisk_tools::crypto::metric;
 
 use super::bench::{Ended, measure};
 use super::options::MeasureArgs;
@@ -25,8 +25,7 @@ const KIND: &str = "crypto-crossover";
 /// Characters of a name in the list of answers.
 const NAME: usize = 40;
 /// Options that have nothing to say about files.
-const MEASURED: [&str; 9] = [
-    "algorithm",
+const MEASURED: [&str; 8] = [
     "implementations",
     "sizes",
     "decrypt",
@@ -116,6 +115,8 @@ pub(super) struct Curves {
     pub(super) facts: BTreeMap<String, String>,
     /// Algorithms that the files name.
     pub(super) algorithms: Vec<String>,
+    /// What the files say of the machine that was measured; what differs if they name several.
+    pub(super) origin: Result<Origin, String>,
     /// Report with curves and answers, which is not saved yet.
     pub(super) report: Report,
     /// File that it is for.
@@ -155,7 +156,10 @@ pub(super) fn find(args: &CurveArgs, kind: &str, ui: &Ui) -> anyhow::Result<Outc
             Ended::BySignal(signal) => return Ok(Outcome::BySignal(signal)),
         }
     } else {
-        let sources = curves::read(&args.from)?;
+        let mut sources = curves::read(&args.from)?;
+        if let Some(algorithm) = args.measure.algorithm {
+            sources.keep(algorithm)?;
+        }
         let file = args.output.file(kind)?;
         if let Some(path) = args.from.iter().find(|path| is_one_file(path, &file)) {
             bail!(
@@ -182,7 +186,6 @@ pub(super) fn find(args: &CurveArgs, kind: &str, ui: &Ui) -> anyhow::Result<Outc
     let named = sources.candidates.iter();
     let named = named.filter_map(|one| one.algorithm.clone());
     let mut algorithms: Vec<String> = named.collect();
-    algorithms.extend(sources.facts.get(metric::ALGORITHM).cloned());
     algorithms.sort_unstable();
     algorithms.dedup();
     Ok(Outcome::Found(Box::new(Curves {
@@ -191,6 +194,7 @@ pub(super) fn find(args: &CurveArgs, kind: &str, ui: &Ui) -> anyhow::Result<Outc
         notes,
         facts: sources.facts,
         algorithms,
+        origin: sources.origin,
         file,
     })))
 }

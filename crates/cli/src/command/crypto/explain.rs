@@ -69,7 +69,7 @@ pub(super) fn run(args: &Args, ui: &Ui) -> anyhow::Result<u8> {
         );
     };
     ensure!(
-        !args.is_tried || args.machine.sysroot == Path::new("/"),
+        !args.is_tried || args.machine.root() == Path::new("/"),
         "--try uses a driver of this machine, and --sysroot names another: leave one of them out"
     );
     let machine = args.machine.look(true)?;

@@ -1,6 +1,6 @@
 //! The machine that `brisk crypto` looks at.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
 use brisk_tools::crypto::{Local, Machine};
@@ -24,32 +24,38 @@ pub struct MachineArgs {
     #[arg(long, value_name = "PROGRAM", default_value = "openssl")]
     pub openssl: String,
 
-    /// Look in another system's tree, of which only files are read.
+    /// Look in another system's tree, of which only files are read. Default: this system.
     ///
     /// Of the kernel that are proc, sys, boot and lib/modules. OpenSSL's program is not run.
-    #[arg(long, value_name = "DIR", default_value = "/")]
-    pub sysroot: PathBuf,
+    #[arg(long, value_name = "DIR")]
+    pub sysroot: Option<PathBuf>,
 }
 
 impl MachineArgs {
+    /// The directory of the system.
+    pub(super) fn root(&self) -> &Path {
+        self.sysroot.as_deref().unwrap_or(Path::new("/"))
+    }
+
     /// Looks. OpenSSL is asked if somebody wants to know.
     ///
     /// # Errors
     /// If there is no such tree.
     pub(super) fn look(&self, with_openssl: bool) -> anyhow::Result<Machine> {
+        let root = self.root();
         ensure!(
-            self.sysroot.is_dir(),
+            root.is_dir(),
             "--sysroot {}: there is no such directory",
-            printable_line(&self.sysroot.display().to_string())
+            printable_line(&root.display().to_string())
         );
         let parts = ["proc", "sys", "boot", "lib/modules"];
         ensure!(
-            parts.iter().any(|part| self.sysroot.join(part).is_dir()),
+            parts.iter().any(|part| root.join(part).is_dir()),
             "--sysroot {}: it is no system's tree: it has none of {}",
-            printable_line(&self.sysroot.display().to_string()),
+            printable_line(&root.display().to_string()),
             parts.join(", ")
         );
         let openssl = with_openssl.then_some(&*self.openssl);
-        Ok(Machine::at(&self.sysroot, openssl))
+        Ok(Machine::at(root, openssl))
     }
 }

@@ -16,8 +16,9 @@ use crate::ui::Ui;
 #[derive(Debug, clap::Args)]
 pub(super) struct MeasureArgs {
     /// Algorithm, by its name in OpenSSL, such as aes-128-cbc, or in the kernel, such as cbc(aes).
-    #[arg(default_value = "aes-128-cbc", value_parser = algorithm)]
-    pub(super) algorithm: &'static Algorithm,
+    /// Default: aes-128-cbc, or what files are about.
+    #[arg(value_parser = algorithm)]
+    pub(super) algorithm: Option<&'static Algorithm>,
 
     /// Implementation to measure: openssl, openssl-no-aesni (libcrypto without the CPU's
     /// instructions for AES, SHA and carry-less multiplication), engine:NAME, provider:NAME,
@@ -118,22 +119,27 @@ fn size(text: &str) -> Result<usize, String> {
 }
 
 impl MeasureArgs {
+    /// The algorithm that is measured.
+    pub(super) fn algorithm(&self) -> &'static Algorithm {
+        self.algorithm.unwrap_or(&ALGORITHMS[0])
+    }
+
     /// Options of the measurement.
     pub(super) fn options(&self, threads: usize) -> anyhow::Result<Options> {
         let blocks = ["cbc", "ecb", "xts"];
         let needs_blocks = blocks
             .iter()
-            .any(|mode| self.algorithm.kernel.starts_with(mode));
+            .any(|mode| self.algorithm().kernel.starts_with(mode));
         if needs_blocks {
             if let Some(bytes) = self.sizes.0.iter().find(|bytes| *bytes % 16 != 0) {
                 bail!(
                     "--sizes: {} works on blocks of 16 bytes, and {bytes} is no multiple of 16",
-                    self.algorithm.name
+                    self.algorithm().name
                 );
             }
         }
         Ok(Options {
-            algorithm: self.algorithm,
+            algorithm: self.algorithm(),
             direction: if self.decrypt {
                 Direction::Decrypt
             } else {
@@ -188,5 +194,6 @@ mod tests {
     fn an_unknown_algorithm_is_answered_by_the_known_ones() {
         assert!(algorithm("des").unwrap_err().contains("aes-128-cbc, "));
         assert_eq!(algorithm("CBC(aes)").unwrap().name, "aes-128-cbc");
+        assert_eq!(ALGORITHMS[0].name, "aes-128-cbc");
     }
 }

@@ -12,6 +12,7 @@ mod pieces;
 mod render;
 #[cfg(test)]
 mod tests;
+mod whose;
 
 use std::fmt;
 
@@ -25,6 +26,7 @@ pub use gain::Gain;
 pub use obstacle::Obstacle;
 pub use pieces::Piece;
 pub use render::text;
+pub use whose::{Whose, whose};
 
 /// What decides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,8 +65,8 @@ pub struct Compared {
 pub struct Facts {
     /// Where the figures are, such as `report x.json`.
     pub source: String,
-    /// Release of the kernel that was measured.
-    pub kernel: Option<String>,
+    /// OpenSSL that was measured, such as `OpenSSL 3.0.19`.
+    pub openssl: Option<String>,
     /// CPUs that other programs used in a run at most.
     pub others: Option<f64>,
     /// What shows that a driver did the offload's work at the largest size.
@@ -74,8 +76,10 @@ pub struct Facts {
 /// A question: is an offload worth it for a consumer, and what is to be configured?
 #[derive(Debug)]
 pub struct Question<'a> {
-    /// The machine that is to be configured.
+    /// The machine that is to be configured; of one that cannot be looked at, what its figures name.
     pub machine: &'a Machine,
+    /// Why it cannot be looked at.
+    pub unseen: Option<&'a Obstacle>,
     /// Algorithm.
     pub algorithm: &'static Algorithm,
     /// Consumer.
@@ -192,13 +196,24 @@ pub fn recommend(question: &Question<'_>) -> Recommendation {
     };
     if let Some(limit) = limit(question).filter(|limit| limit.bytes < from) {
         answer.headline = format!(
-            "Do not: software is better here below {from} bytes, and {} hands over {} bytes at most \
+            "Do not: software is better below {from} bytes, and {} hands over {} bytes at most \
              ({}).",
             question.route.name(),
             limit.bytes,
             limit.what
         );
         answer.take(pieces::against(question));
+        return answer;
+    }
+    if let Some(unseen) = question.unseen {
+        answer.worth = Worth::Unknown;
+        answer.headline = format!(
+            "No recommendation: by these figures it would be worth it from {from} bytes on, by {}; \
+             {}",
+            names(question.by.metrics()),
+            unseen.cause
+        );
+        answer.fix.clone_from(&unseen.fix);
         return answer;
     }
     answer.worth = Worth::From(from);
@@ -268,7 +283,7 @@ fn from(question: &Question<'_>) -> Result<u64, NoSize> {
             (Gain::From(bytes), _) => from = from.max(bytes),
             (Gain::Never { largest }, _) => {
                 let text = format!(
-                    "Do not: software takes less {} here at every size measured, up to {largest} \
+                    "Do not: software takes less {} at every size measured, up to {largest} \
                      bytes.",
                     what(*metric)
                 );

@@ -6,8 +6,9 @@
 use super::Question;
 use crate::crypto::bench::{Shown, shown};
 use crate::crypto::explain::{AFALG, Answer, Route, Subject, explain};
-use crate::crypto::libcrypto::Library;
-use crate::crypto::list::{Consumer, Place, Use, listing};
+use crate::crypto::kernel::Driver;
+use crate::crypto::libcrypto::{Library, VersionInfo};
+use crate::crypto::list::{Consumer, May, Place, Runs, Use, Why, listing};
 use crate::crypto::{Implementation, Kind};
 
 /// Something that is in the way.
@@ -22,7 +23,7 @@ pub struct Obstacle {
 }
 
 impl Obstacle {
-    fn certain(cause: impl Into<String>) -> Self {
+    pub(super) fn certain(cause: impl Into<String>) -> Self {
         Self {
             is_certain: true,
             cause: cause.into(),
@@ -30,7 +31,7 @@ impl Obstacle {
         }
     }
 
-    fn unknown(cause: impl Into<String>, fix: impl Into<String>) -> Self {
+    pub(super) fn unknown(cause: impl Into<String>, fix: impl Into<String>) -> Self {
         Self {
             is_certain: false,
             cause: cause.into(),
@@ -60,8 +61,8 @@ pub(super) fn of(question: &Question<'_>) -> Option<Obstacle> {
     };
     software(offload)
         .or_else(|| not_its_route(question.route, offload))
-        .or_else(|| of_another_machine(question))
         .or_else(|| match question.route {
+            _ if question.unseen.is_some() => by_names(question, offload),
             Route::Openssl => openssl(question, offload),
             Route::Kernel(consumer) => kernel(question, consumer, offload),
         })
@@ -106,18 +107,55 @@ fn not_its_route(route: Route, offload: &Implementation) -> Option<Obstacle> {
     })
 }
 
-/// Figures of another kernel say nothing about this one.
-fn of_another_machine(question: &Question<'_>) -> Option<Obstacle> {
-    let (measured, here) = (
-        question.facts.kernel.as_deref()?,
-        &*question.machine.kernel.release,
-    );
-    (measured != here).then(|| {
-        Obstacle::unknown(
-            format!("{measured} was measured, and this is the kernel {here}."),
-            "run brisk crypto config there, or look at a copy of its files with --sysroot",
-        )
-    })
+/// What is certain of a machine that cannot be looked at, by names alone: of the algorithm, the
+/// driver, the kernel and OpenSSL.
+fn by_names(question: &Question<'_>, offload: &Implementation) -> Option<Obstacle> {
+    let algorithm = question.algorithm;
+    let consumer = match (question.route, offload) {
+        (Route::Openssl, Implementation::Engine(name)) => {
+            let version = question.facts.openssl.as_deref().map(VersionInfo::parse);
+            let version = version.filter(|version| version.major.is_some());
+            return version
+                .and_then(|version| gone(&version, name))
+                .or_else(|| lacks(question, name));
+        }
+        (Route::Openssl, _) => return None,
+        (Route::Kernel(consumer), _) => consumer,
+    };
+    if !consumer.uses(algorithm.kernel, algorithm.kind) {
+        return Some(unused(question, consumer));
+    }
+    let (Implementation::Driver(name) | Implementation::DmCrypt(Some(name))) = offload else {
+        return None;
+    };
+    let driver = Driver {
+        driver: name.clone(),
+        is_tested: true,
+        ..Driver::default()
+    };
+    let kernel = &question.machine.kernel;
+    match consumer.may_use(kernel, &driver, Runs::of(&driver, &kernel.modules)) {
+        May::No(why) => Some(refused(question, consumer, name, &why)),
+        May::Yes | May::Unknown(_) => None,
+    }
+}
+
+fn unused(question: &Question<'_>, consumer: Consumer) -> Obstacle {
+    Obstacle::certain(format!(
+        "{} does not use {}.",
+        consumer.name(),
+        question.algorithm.kernel
+    ))
+}
+
+fn refused(question: &Question<'_>, consumer: Consumer, name: &str, why: &Why) -> Obstacle {
+    Obstacle::certain(format!(
+        "{} refuses {name}: {} ({}).",
+        consumer.name(),
+        why.reason,
+        why.source
+    ))
+    .with(refused_fix(question))
 }
 
 /// Steps that a configuration is for, or that a name goes around.
@@ -211,20 +249,8 @@ fn driver(question: &Question<'_>, consumer: Consumer, name: &str) -> Option<Obs
     }
     let used = row.consumers.iter().find(|one| one.consumer == consumer);
     match &used?.used {
-        Use::Refused(why) | Use::Absent(why) => Some(
-            Obstacle::certain(format!(
-                "{} refuses {name}: {} ({}).",
-                consumer.name(),
-                why.reason,
-                why.source
-            ))
-            .with(refused_fix(question)),
-        ),
-        Use::Unused => Some(Obstacle::certain(format!(
-            "{} does not use {}.",
-            consumer.name(),
-            question.algorithm.kernel
-        ))),
+        Use::Refused(why) | Use::Absent(why) => Some(refused(question, consumer, name, why)),
+        Use::Unused => Some(unused(question, consumer)),
         Use::Unknown(reason) => Some(Obstacle::unknown(
             format!("{reason}."),
             "modprobe crypto_user, which tells flags",
@@ -236,7 +262,10 @@ fn driver(question: &Question<'_>, consumer: Consumer, name: &str) -> Option<Obs
 
 /// The remedy that `explain` knows for a refusal.
 fn refused_fix(question: &Question<'_>) -> String {
-    let found = by_steps(question).and_then(|obstacle| obstacle.fix);
+    let found = match question.unseen {
+        Some(_) => None,
+        None => by_steps(question).and_then(|obstacle| obstacle.fix),
+    };
     found.unwrap_or_else(|| {
         "none: another consumer may use the driver (brisk crypto list)".to_owned()
     })
@@ -260,12 +289,8 @@ fn openssl(question: &Question<'_>, offload: &Implementation) -> Option<Obstacle
 }
 
 fn engine(question: &Question<'_>, library: &Library, name: &str) -> Option<Obstacle> {
-    let version = &library.version.library;
-    if !library.version.has_engines() {
-        return Some(
-            Obstacle::certain(format!("{version} has no engines, and {name} is one."))
-                .with("a provider, if there is one; for AF_ALG and cryptodev there is none"),
-        );
+    if let Some(obstacle) = gone(&library.version, name) {
+        return Some(obstacle);
     }
     let is_installed = library.installed_engines.iter().any(|one| one == name)
         || library.engines.iter().any(|one| one.id == name);
@@ -275,6 +300,23 @@ fn engine(question: &Question<'_>, library: &Library, name: &str) -> Option<Obst
                 .with(format!("an OpenSSL that was built with the engine {name}")),
         );
     }
+    lacks(question, name).or_else(|| match TO_KERNEL.contains(&name) {
+        true => by_steps(question),
+        false => fips(question),
+    })
+}
+
+/// An engine, for an OpenSSL that has none.
+fn gone(version: &VersionInfo, name: &str) -> Option<Obstacle> {
+    let cause = format!("{} has no engines, and {name} is one.", version.library);
+    (!version.has_engines()).then(|| {
+        Obstacle::certain(cause)
+            .with("a provider, if there is one; for AF_ALG and cryptodev there is none")
+    })
+}
+
+/// An engine that does not have the algorithm.
+fn lacks(question: &Question<'_>, name: &str) -> Option<Obstacle> {
     let algorithm = question.algorithm;
     if name == "afalg" && !AFALG.contains(&algorithm.name) {
         return Some(
@@ -288,10 +330,7 @@ fn engine(question: &Question<'_>, library: &Library, name: &str) -> Option<Obst
             algorithm.name
         )));
     }
-    match TO_KERNEL.contains(&name) {
-        true => by_steps(question),
-        false => fips(question),
-    }
+    None
 }
 
 fn provider(question: &Question<'_>, library: &Library, name: &str) -> Option<Obstacle> {

@@ -126,6 +126,28 @@ impl Kernel {
         }
     }
 
+    /// A kernel of which nothing is known but its release, if that.
+    #[must_use]
+    pub fn named(release: Option<&str>) -> Self {
+        let release = release.unwrap_or_default();
+        Self {
+            release: release.to_owned(),
+            version: Version::parse(&format!("Linux version {release}"), None),
+            drivers: None,
+            flags: FlagSource::NotLoaded,
+            modules: Modules::default(),
+            devices: Vec::new(),
+            has_bus: false,
+            config: None,
+            af_alg_restrict: None,
+            is_fips: None,
+            has_cryptodev: false,
+            tls: None,
+            cpu: BTreeSet::new(),
+            capabilities: None,
+        }
+    }
+
     /// Looks at the machine: files, and flags of implementations if the kernel tells them without a
     /// module being loaded.
     #[must_use]

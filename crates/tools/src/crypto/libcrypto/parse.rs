@@ -1,5 +1,7 @@
 //! Outputs of the subcommands of `openssl`. Pure.
 
+use std::fmt;
+
 use serde::Serialize;
 
 /// Lines that are read of an output at most.
@@ -159,6 +161,17 @@ impl CpuSettings {
             ]));
         }
         value("OPENSSL_armcap=").and_then(number).map(Self::Arm)
+    }
+}
+
+impl fmt::Display for CpuSettings {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::X86([first, second]) => {
+                write!(formatter, "OPENSSL_ia32cap={first:#x}:{second:#x}")
+            }
+            Self::Arm(bits) => write!(formatter, "OPENSSL_armcap={bits:#x}"),
+        }
     }
 }
 
