@@ -205,7 +205,7 @@ fn other_program(text: &str) -> Option<&'static str> {
              time; run openssl speed -elapsed -evp aes-128-cbc on one core, with taskset -c",
         ),
     ];
-    const CRYPTSETUP: &str = "the output of cryptsetup benchmark, which measures sectors of one size; brisk \
+    const CRYPTSETUP: &str = "the output of cryptsetup benchmark, which hands over 64 KiB at once and no other size; brisk \
          crypto crossover --impl openssl --impl af-alg measures the kernel's drivers over sizes";
     const TCRYPT: &str = "a log of the kernel's module tcrypt, which has the drivers of the kernel \
          alone, and no software beside them; brisk crypto crossover --impl openssl --impl af-alg \
