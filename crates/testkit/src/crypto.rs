@@ -23,7 +23,7 @@ pub fn with_aes_ni() -> [String; 2] {
     [
         "--accel=tcg",
         "--cpu=qemu64,+pdpe1gb,+rdrand,+ssse3,+sse4.1,+sse4.2,+popcnt,+cx16,+lahf-lm,+rdseed,\
-         +aes,+pclmulqdq,-apic",
+         +aes,+pclmulqdq",
     ]
     .map(str::to_owned)
 }
