@@ -10,7 +10,7 @@ use super::Machine;
 use super::libcrypto::{CpuSettings, VersionInfo};
 use super::metric;
 
-/// What is said of a machine.
+/// Facts by which a machine is told from others.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Origin {
     /// Release of its kernel.

@@ -107,7 +107,7 @@ fn not_its_route(route: Route, offload: &Implementation) -> Option<Obstacle> {
     })
 }
 
-/// What is certain of a machine that cannot be looked at, by names alone: of the algorithm, the
+/// An obstacle on a machine that cannot be looked at, certain by names alone: of the algorithm, the
 /// driver, the kernel and OpenSSL.
 fn by_names(question: &Question<'_>, offload: &Implementation) -> Option<Obstacle> {
     let algorithm = question.algorithm;

@@ -1,4 +1,4 @@
-//! Whose machine is judged: that of the figures. Pure.
+//! Whether the machine that is judged is that of the figures. Pure.
 
 use super::Obstacle;
 use crate::crypto::Origin;
