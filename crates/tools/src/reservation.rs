@@ -15,7 +15,7 @@ use brisk_host::proc::Procfs;
 use brisk_vm::qemu::Disk;
 use serde::{Deserialize, Serialize};
 
-use crate::block_devices::{overlap, shows};
+use brisk_host::block_devices::{overlap, shows};
 
 /// Record of a VM that is being suspended, in its directory.
 pub(crate) const STANDING: &str = "standing";

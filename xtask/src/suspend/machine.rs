@@ -6,8 +6,8 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context, ensure};
+use brisk_host::interrupt::Interrupt;
 use brisk_sys::Sharing;
-use brisk_tools::interrupt::Interrupt;
 
 use super::root::Roots;
 

@@ -14,8 +14,8 @@ use super::running_vm::ASKED;
 use super::target::{BootTarget, Guest};
 use crate::experiment::{Experiment, Plan, Progress, Readings, Saved, Stopped};
 use crate::guest::{Error, Options};
-use crate::interrupt::Interrupt;
 use crate::run::Milestone;
+use brisk_host::interrupt::Interrupt;
 
 /// How often, and how far.
 #[derive(Debug, Clone, Copy)]

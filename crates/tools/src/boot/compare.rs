@@ -12,7 +12,7 @@ use super::observe::Limits;
 use super::ready_condition::Until;
 use super::target::BootTarget;
 use crate::experiment::{Experiment, Order, Plan, Saved};
-use crate::interrupt::Interrupt;
+use brisk_host::interrupt::Interrupt;
 
 /// A configuration.
 #[derive(Debug)]

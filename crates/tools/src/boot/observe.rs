@@ -18,8 +18,8 @@ use super::failure_context::{Kept, with_last_words};
 use super::observation::{Ended, Observation, Piece, SCRIPT, SENT, TimedEvent};
 use super::ready_condition::{ReadyCondition, Scanner, Until};
 use super::running_vm::{RunningVm, Source};
-use crate::interrupt::Interrupt;
 use crate::run::Milestone;
+use brisk_host::interrupt::Interrupt;
 
 /// Time for reading the rest of QEMU's output; a program around it may still write.
 const REST: Duration = Duration::from_secs(1);

@@ -11,7 +11,7 @@ use super::observe::{Limits, Pass};
 use super::ready_condition::Until;
 use super::target::BootTarget;
 use crate::experiment::{Experiment, Order, Plan, Progress, Record};
-use crate::interrupt::Interrupt;
+use brisk_host::interrupt::Interrupt;
 
 /// The sides.
 const TRACED: usize = 0;

@@ -17,7 +17,7 @@ use super::measure::{Group, Mark, Measured, NotMeasured, Request};
 use super::metric;
 use super::vectors::Checked;
 use crate::experiment::{End, Experiment, Plan, Progress, Readings, Saved, Stopped, Store, Turn};
-use crate::interrupt::Interrupt;
+use brisk_host::interrupt::Interrupt;
 
 /// How to measure.
 #[derive(Debug, Clone)]

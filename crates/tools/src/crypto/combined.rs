@@ -12,7 +12,7 @@ use super::measure::{Group, NotMeasured, Request};
 use super::vectors::Checked;
 use super::{Direction, metric};
 use crate::experiment::{Experiment, Plan, Readings, Saved, Store, Turn};
-use crate::interrupt::Interrupt;
+use brisk_host::interrupt::Interrupt;
 
 /// Two implementations that are measured at once, and alone.
 #[derive(Debug, Clone)]

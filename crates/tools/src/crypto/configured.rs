@@ -11,8 +11,8 @@ use tempfile::NamedTempFile;
 use super::libcrypto::program::AT_WORK;
 use super::libcrypto::{Configuration, Configured, Engine, Provider};
 use super::measure::NotMeasured;
-use crate::interrupt::Interrupt;
-use crate::program_output::output_within;
+use brisk_host::interrupt::Interrupt;
+use brisk_host::program_output::output_within;
 
 /// Bytes of a configuration at most.
 const LARGEST: u64 = 1 << 20;

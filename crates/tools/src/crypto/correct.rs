@@ -14,8 +14,8 @@ use super::libcrypto::VersionInfo;
 use super::libcrypto::program::{AT_WORK, PATIENCE, output};
 use super::measure::{NotMeasured, environment};
 use super::vectors::{Checked, VectorError, digits, vector};
-use crate::interrupt::Interrupt;
-use crate::program_output::output_within;
+use brisk_host::interrupt::Interrupt;
+use brisk_host::program_output::output_within;
 
 /// Bytes of the longest version.
 const LONGEST_VERSION: usize = 1000;

@@ -17,8 +17,8 @@ use super::implementation::Implementation;
 use super::libcrypto::program::{AT_WORK, PATIENCE};
 use super::measure::{NotMeasured, environment};
 use super::vectors::{Checked, Vector, VectorError, vector};
-use crate::interrupt::Interrupt;
-use crate::program_output::{NoOutput, output_within};
+use brisk_host::interrupt::Interrupt;
+use brisk_host::program_output::{NoOutput, output_within};
 
 /// What the process is asked.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

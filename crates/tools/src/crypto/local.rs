@@ -12,8 +12,8 @@ use super::implementation::Implementation;
 use super::kernel::{self, Driver};
 use super::measure::{Mark, Measured, NotMeasured, Request, ktls, measure};
 use super::vectors::{self, Checked};
-use crate::interrupt::Interrupt;
-use crate::overhead::allowed;
+use brisk_host::affinity::allowed;
+use brisk_host::interrupt::Interrupt;
 
 /// What a machine says of itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -16,7 +16,7 @@ use super::local::{About, Worker};
 use super::measure::{Mark, Measured, NotMeasured, Request};
 use super::vectors::Checked;
 use super::worker::{Answer, Question, next_line, say};
-use crate::interrupt::Interrupt;
+use brisk_host::interrupt::Interrupt;
 
 /// How long the machine may take to start and to answer, besides the time of a measurement.
 const PATIENCE: Duration = Duration::from_secs(300);

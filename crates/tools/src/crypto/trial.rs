@@ -12,7 +12,7 @@ use super::implementation::Implementation;
 use super::kernel::Driver;
 use super::local::Worker;
 use super::measure::{Group, NotMeasured, Request};
-use crate::overhead::allowed;
+use brisk_host::affinity::allowed;
 
 /// Sizes of the requests that a driver gets, bytes; virtio-crypto does not survive much larger ones.
 pub const SIZES: [usize; 7] = [16, 64, 256, 1024, 4096, 16384, 65536];

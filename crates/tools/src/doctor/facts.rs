@@ -17,12 +17,12 @@ use brisk_vm::launch::why_one_user;
 use brisk_vm::qemu::{self, Accelerator, Capabilities, Older};
 use brisk_vm::virtiofs::Virtiofsd;
 
-use crate::chain;
 use crate::crypto::Machine;
 use crate::guest::plan::lacks_driver;
 use crate::guest::{self, Accel, Options, RootOption};
 use crate::lint::Kvm;
 use crate::vm::{self, StateDirs};
+use brisk_host::chain;
 
 /// Everything that findings are made from.
 #[derive(Debug, Clone)]

@@ -8,7 +8,7 @@ use super::plan::{Plan, Turn};
 use super::readings::Readings;
 use super::record::Record;
 use super::store::Store;
-use crate::interrupt::Interrupt;
+use brisk_host::interrupt::Interrupt;
 
 /// Why an experiment came to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -20,7 +20,7 @@
 //!
 //! use brisk_measure::{CompareOptions, Environment, Report, Unit};
 //! use brisk_tools::experiment::{Experiment, Narrow, Plan, Saved};
-//! use brisk_tools::interrupt::Interrupt;
+//! use brisk_host::interrupt::Interrupt;
 //!
 //! # fn program(side: usize) -> Result<u64, String> { Ok(40 + side as u64) }
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -7,7 +7,7 @@ use brisk_measure::{
 };
 
 use super::*;
-use crate::interrupt::Interrupt;
+use brisk_host::interrupt::Interrupt;
 
 const OPTIONS: CompareOptions = CompareOptions {
     statistic: brisk_measure::Statistic::Median,

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use brisk_host::files;
 
-use crate::kernel_config::KernelConfig;
+use brisk_host::kernel_config::KernelConfig;
 
 /// Option of the kernel's configuration.
 pub(super) const OPTION: &str = "CONFIG_KTEXT_REPLICATION";

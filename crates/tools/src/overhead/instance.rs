@@ -10,7 +10,6 @@ use std::time::Instant;
 
 use super::ablation::Ablation;
 use super::account::{Account, Reading};
-use super::affinity::allowed;
 use super::clock::{Moment, Taken, stamp};
 use super::counts::{Counts, DEFINITIONS};
 use super::limits;
@@ -24,6 +23,7 @@ use super::target::Kind;
 use super::vmm;
 use super::work_directory::REMOVE;
 use super::workload::Workload;
+use brisk_host::affinity::allowed;
 
 /// What stands before the name of an object that is another one than on the host.
 pub(super) const OBJECT_DIFFERS: &str = "not comparable: it differs from the host's object ";

@@ -12,8 +12,8 @@ use sha2::{Digest, Sha256};
 use tempfile::{NamedTempFile, TempPath};
 
 use super::kit::{KitError, SOURCES, described, find, program};
-use crate::interrupt::Interrupt;
-use crate::program_output::{NoOutput, output};
+use brisk_host::interrupt::Interrupt;
+use brisk_host::program_output::{NoOutput, output};
 
 /// Raised when another archive is made of the same source.
 const VERSION: u32 = 1;

@@ -11,8 +11,8 @@ use brisk_host::program::{self, Program};
 use brisk_vm::cache::{self, Cache, key};
 use serde::{Deserialize, Serialize};
 
-use crate::interrupt::Interrupt;
-use crate::program_output::{NoOutput, output};
+use brisk_host::interrupt::Interrupt;
+use brisk_host::program_output::{NoOutput, output};
 
 /// Raised when another kit is made of the same source.
 const VERSION: u32 = 1;

@@ -7,7 +7,6 @@
 
 mod ablation;
 mod account;
-mod affinity;
 mod answer;
 mod clock;
 mod console;
@@ -46,7 +45,6 @@ mod workload;
 
 pub use ablation::{Ablation, AblationError, Here};
 pub use account::Account;
-pub use affinity::allowed;
 pub use answer::is_by_cpu;
 pub use continued::ANSWER;
 pub use continued::{ContinueError, go_on};

@@ -151,12 +151,12 @@ pub fn check(sides: &[Side]) -> Result<(), PlanError> {
 
 /// The reason if a guest does not run, or its QEMU is not there or not to be started.
 fn can_be_reached(kind: &Kind) -> Result<(), String> {
-    existing::find(kind).map_err(|error| crate::chain(&error))?;
+    existing::find(kind).map_err(|error| brisk_host::chain(&error))?;
     let Kind::Qemu(words) = kind else {
         return Ok(());
     };
     if let Some(program) = words.first() {
-        Program::find(program).map_err(|error| crate::chain(&error))?;
+        Program::find(program).map_err(|error| brisk_host::chain(&error))?;
     }
     qemu::check(words).map_err(|error| error.to_string())
 }

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 
 use brisk_measure::{CompareOptions, Report, ReportError, Sample, Unit, Warning};
 
-use super::affinity::time_of_a_loop;
 use super::answer::answers;
 use super::continued::{CONCLUSIONS, changed};
 use super::disturbance::{disturbance, untimed};
@@ -21,7 +20,8 @@ use super::session_error::SessionError;
 use super::sides::{HOST, Side, names};
 use super::workload::Workload;
 use crate::experiment::{Experiment, Progress, Readings, Record, Saved, Stopped, Turn};
-use crate::interrupt::Interrupt;
+use brisk_host::affinity::time_of_a_loop;
+use brisk_host::interrupt::Interrupt;
 
 /// How long each operation is measured for an explanation, milliseconds.
 const TIME_OF_AN_OPERATION: u32 = 50;
@@ -328,7 +328,7 @@ impl<'a> Bench<'a> {
             }
             Err(error) => {
                 slot.failed_starts += 1;
-                slot.reason = crate::chain(&error);
+                slot.reason = brisk_host::chain(&error);
                 Err(error)
             }
         }
@@ -368,7 +368,7 @@ impl<'a> Bench<'a> {
                         return Err(OverheadError::Interrupted(signal));
                     }
                     let facts = self.facts.entry(name.clone()).or_default();
-                    facts.insert("costs of operations".into(), crate::chain(&error));
+                    facts.insert("costs of operations".into(), brisk_host::chain(&error));
                 }
             }
         }
@@ -417,7 +417,7 @@ impl<'a> Bench<'a> {
             }
             // The engine sees the signal.
             Err(RunError::Session(SessionError::Interrupted)) => None,
-            Err(error) => Some(crate::chain(&error)),
+            Err(error) => Some(brisk_host::chain(&error)),
         }
     }
 

@@ -23,7 +23,7 @@ use rustix::process::{
 use super::launch::{Channel, Launch};
 use super::memory::Bound;
 use super::session_error::{SessionError, shown};
-use crate::interrupt::Interrupt;
+use brisk_host::interrupt::Interrupt;
 
 /// Bytes that a target may write for one request.
 const MOST: usize = 1 << 20;

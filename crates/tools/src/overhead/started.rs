@@ -18,7 +18,6 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use tempfile::TempDir;
 
 use super::ablation::Ablation;
-use super::affinity::on_processors;
 use super::console::shell_of_agent;
 use super::existing::{self, Existing, ExistingError, Pinned};
 use super::launch::{Channel, Launch, Place, launch, uml};
@@ -30,8 +29,9 @@ use super::sides::Side;
 use super::target::Kind;
 use super::work_directory;
 use crate::idle::prove::{Error as TrialError, Running};
-use crate::interrupt::Interrupt;
-use crate::program_output::{NoOutput, output_within};
+use brisk_host::affinity::on_processors;
+use brisk_host::interrupt::Interrupt;
+use brisk_host::program_output::{NoOutput, output_within};
 
 /// Directories that a work directory may be in, on a tmpfs if there is one.
 pub(super) const WORK: [&str; 2] = ["/dev/shm", "/tmp"];

@@ -156,7 +156,7 @@ impl Loadable {
     }
 
     /// Loads it, and unloads it again. A caller keeps signals from ending the process meanwhile, such
-    /// as by an [`Interrupt`](crate::interrupt::Interrupt): what stays loaded is what some versions
+    /// as by an [`Interrupt`](brisk_host::interrupt::Interrupt): what stays loaded is what some versions
     /// of systemd start at the next reboot.
     ///
     /// # Errors

@@ -20,7 +20,7 @@ use super::timing::{Milestone, Timing};
 use crate::guest::console::Console;
 use crate::guest::error::Error;
 use crate::guest::identity::with_identity;
-use crate::interrupt::{Signals, is_termination};
+use brisk_host::interrupt::{Signals, is_termination};
 
 /// Most bytes that are read from a console at once: a guest can write faster than anything else is
 /// looked at.

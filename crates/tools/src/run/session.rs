@@ -20,7 +20,7 @@ use crate::guest::facts::Facts;
 use crate::guest::identity::with_identity;
 use crate::guest::plan::{Plan, encoded};
 use crate::guest::serve;
-use crate::interrupt::Signals;
+use brisk_host::interrupt::Signals;
 
 /// A running VM.
 #[derive(Debug)]

@@ -11,7 +11,7 @@ use rustix::fs::FileType;
 use rustix::io::Errno;
 use rustix::termios::{OptionalActions, OutputModes, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 
-use crate::interrupt::{Signals, is_termination};
+use brisk_host::interrupt::{Signals, is_termination};
 
 /// Bytes that a pipe takes at once after poll(2) called it writable (pipe(7)).
 const PIPE_CHUNK: usize = 4096;

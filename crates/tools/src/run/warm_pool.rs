@@ -31,7 +31,7 @@ use super::timing::Timing;
 use crate::guest::error::Error;
 use crate::guest::facts::Facts;
 use crate::guest::plan::Plan;
-use crate::interrupt::Signals;
+use brisk_host::interrupt::Signals;
 
 /// Variable for the time that a guest waits, seconds.
 const TIME_VARIABLE: &str = "BRISK_READY_SECONDS";

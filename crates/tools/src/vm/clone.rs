@@ -21,8 +21,8 @@ use super::ports::run_steps;
 use super::process;
 use super::resume::{How, Resumed, open, run_from};
 use super::running::Running;
-use crate::chain;
 use crate::guest::identity;
+use brisk_host::chain;
 
 /// Time limit for init to give the guest its new identity.
 const IDENTITY_TIME: Duration = Duration::from_secs(60);

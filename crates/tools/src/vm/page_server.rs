@@ -33,7 +33,7 @@ use super::qemu_fit::check_started;
 use super::resume::{How, open};
 use super::stderr_tail::StderrTail;
 use super::suspend_record::SuspendRecord;
-use crate::chain;
+use brisk_host::chain;
 
 /// First QEMU whose migration stream is supported.
 const FIRST: u32 = 10;

@@ -33,7 +33,7 @@ use super::process;
 use super::running::Running;
 use super::suspend_record::SuspendRecord;
 use super::unlock::host_keys;
-use crate::chain;
+use brisk_host::chain;
 
 /// Interval at which it is checked whether a VM's memory is served, while a command waits for the
 /// guest.

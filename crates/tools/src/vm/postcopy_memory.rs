@@ -19,7 +19,7 @@ use super::busy::Processors;
 use super::clock::set_clock;
 use super::paths::VmPaths;
 use super::process;
-use crate::chain;
+use brisk_host::chain;
 
 /// Interval at which an image that could not be read is tried again.
 const AGAIN: Duration = Duration::from_millis(500);

@@ -17,7 +17,7 @@ use super::error::Error;
 use super::paths::VmPaths;
 use super::process;
 use super::running::Running;
-use crate::chain;
+use brisk_host::chain;
 
 /// First QEMU that continues a guest from a file.
 pub(super) const FIRST: (u32, u32) = (8, 2);

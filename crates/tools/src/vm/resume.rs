@@ -30,8 +30,8 @@ use super::standing::{self, Standing};
 use super::stderr_tail::StderrTail;
 use super::suspend_record::{self, SuspendRecord, cut_off, image_missing};
 use super::unlock::{host_keys, with_host_key};
-use crate::chain;
 use crate::guest;
+use brisk_host::chain;
 
 /// How often it is looked whether the user wants no more while QEMU says nothing.
 const GLANCE: Duration = Duration::from_millis(500);

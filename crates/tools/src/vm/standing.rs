@@ -20,8 +20,8 @@ use serde_json::json;
 use super::describe::{identify, is_unchanged};
 use super::error::{Error, file};
 use super::paths::{LARGEST, VmPaths};
-use crate::chain;
 use crate::reservation::{Reserved, STANDING};
+use brisk_host::chain;
 
 /// The record, in the directory of the VM.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

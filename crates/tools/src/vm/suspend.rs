@@ -37,8 +37,8 @@ use super::shrink::{drop_cache, left_out};
 use super::standing::{self, Standing};
 use super::suspend_record::SuspendRecord;
 use super::unlock::host_keys;
-use crate::chain;
 use crate::reboot::restart::Keep;
+use brisk_host::chain;
 
 /// Time limit of QEMU to end.
 const END: Duration = Duration::from_secs(30);

@@ -5,10 +5,10 @@ use std::path::Path;
 
 use anyhow::{Context, bail};
 use brisk_host::files;
+use brisk_host::interrupt::Interrupt;
 use brisk_tools::crypto::config::check::{FileKind, compare, proof, text};
 use brisk_tools::crypto::libcrypto::Configuration;
 use brisk_tools::crypto::{Implementation, Local, Worker};
-use brisk_tools::interrupt::Interrupt;
 
 use super::bench::{Ended, measure_with};
 use super::options::MeasureArgs;

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
+use brisk_host::interrupt::Interrupt;
 use brisk_tools::crypto::{Local, Machine};
-use brisk_tools::interrupt::Interrupt;
 
 use crate::output::printable_line;
 

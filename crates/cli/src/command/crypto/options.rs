@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use brisk_host::interrupt::Interrupt;
 use brisk_tools::crypto::{
     ALGORITHMS, Algorithm, Direction, Implementation, Options, Remote, Worker,
 };
-use brisk_tools::interrupt::Interrupt;
 
 use super::machine::this_machine;
 use crate::parse::duration;

@@ -2,8 +2,8 @@
 
 use std::io;
 
+use brisk_host::interrupt::Interrupt;
 use brisk_tools::crypto::{NotMeasured, serve};
-use brisk_tools::interrupt::Interrupt;
 
 use super::machine::this_machine;
 use crate::exit;

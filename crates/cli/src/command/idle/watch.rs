@@ -4,10 +4,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context;
+use brisk_host::interrupt::Interrupt;
 use brisk_tools::idle::measure::{
     Exits, Guest, MeasureError, Measurement, Options, Phase, Progress, Recording, WINDOW, measure,
 };
-use brisk_tools::interrupt::Interrupt;
 
 use super::causes::Causes;
 use super::table;

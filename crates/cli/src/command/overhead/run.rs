@@ -411,7 +411,8 @@ fn options(args: &Args, cpus: Vec<usize>) -> anyhow::Result<Options> {
 /// The processors that were named; else the last one that this process may use: the first one
 /// has most of the interrupts.
 fn processors(named: Option<&str>) -> anyhow::Result<Vec<usize>> {
-    let allowed = overhead::allowed().context("cannot ask which processors brisk may use")?;
+    let allowed =
+        brisk_host::affinity::allowed().context("cannot ask which processors brisk may use")?;
     let Some(text) = named else {
         return Ok(allowed.last().copied().into_iter().collect());
     };

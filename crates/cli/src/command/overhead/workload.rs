@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use brisk_host::files;
-use brisk_tools::interrupt::Interrupt;
+use brisk_host::interrupt::Interrupt;
 use brisk_tools::overhead::{self, Config, FLAGS, Kernel, Source, TINY, UNITS, Workload};
 use brisk_vm::cache::Cache;
 use clap::ValueEnum;

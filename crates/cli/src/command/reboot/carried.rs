@@ -9,8 +9,8 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
+use brisk_host::interrupt::Interrupt;
 use brisk_host::program::Program;
-use brisk_tools::interrupt::Interrupt;
 use brisk_tools::reboot::config::{Config, QuiesceConfig};
 use brisk_tools::reboot::quiesce;
 use brisk_tools::reboot::restart::{self, Devices, Keep, Vms};

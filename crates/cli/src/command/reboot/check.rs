@@ -2,7 +2,7 @@
 
 use anyhow::Context as _;
 use brisk_host::boot_entries::Once;
-use brisk_tools::interrupt::Interrupt;
+use brisk_host::interrupt::Interrupt;
 use brisk_tools::reboot::Target;
 use brisk_tools::reboot::check::{self, Preflight, Trial, Verdict, descriptions};
 

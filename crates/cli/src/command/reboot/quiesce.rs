@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, bail, ensure};
 use brisk_host::dirs::Dirs;
-use brisk_tools::interrupt::Interrupt;
+use brisk_host::interrupt::Interrupt;
 use brisk_tools::reboot::config::Config;
 use brisk_tools::reboot::quiesce::{
     self, Event, Live, Lock, Options, Plan, RunError, State, Undone,

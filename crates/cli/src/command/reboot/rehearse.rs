@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use brisk_host::files;
-use brisk_tools::interrupt::Interrupt;
+use brisk_host::interrupt::Interrupt;
 use brisk_tools::reboot::Target;
 use brisk_tools::reboot::rehearse::{
     Goal, Judgement, Origin, RehearseError, Request, Step, Verdict, rehearse,

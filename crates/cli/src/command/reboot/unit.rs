@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context, anyhow, ensure};
-use brisk_tools::interrupt::Interrupt;
+use brisk_host::interrupt::Interrupt;
 use brisk_tools::reboot::Target;
 use brisk_tools::reboot::restart::{
     self, Boot, Dog, Exchange, Failure, Live, Progress, Request, Restart, Stage, Step, Store,

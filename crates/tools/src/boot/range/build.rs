@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use super::culprit;
 use super::git::misleading;
-use crate::interrupt::{Ended, Interrupt, wait_for_child};
+use brisk_host::interrupt::{Ended, Interrupt, wait_for_child};
 
 /// Time for a build to end after the request.
 const GRACE: Duration = Duration::from_secs(2);

@@ -13,7 +13,7 @@ use super::plan::{self, Answer, Bisection, Direction, Known, Purpose, Step};
 use super::schedules::Schedules;
 use super::state::{Compared, Outcome, Record, State, Subject};
 use super::{Goal, Measure, Mode, Options, Unbootable};
-use crate::interrupt::Interrupt;
+use brisk_host::interrupt::Interrupt;
 
 /// Progress of a range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

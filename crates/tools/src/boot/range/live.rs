@@ -17,9 +17,9 @@ use crate::boot::observation::Ended;
 use crate::boot::observe::Limits;
 use crate::boot::ready_condition::{ReadyCondition, Until};
 use crate::boot::target::{BootTarget, Command, Guest};
-use crate::chain;
 use crate::guest::Options;
-use crate::interrupt::Interrupt;
+use brisk_host::chain;
+use brisk_host::interrupt::Interrupt;
 
 /// Boot target, in which the artifacts are put.
 #[derive(Debug, Clone)]

@@ -10,7 +10,7 @@ use brisk_measure::{Clock, Environment, Reading, Report, Unit, render};
 use tempfile::TempDir;
 
 use super::*;
-use crate::interrupt::{Interrupt, Trigger};
+use brisk_host::interrupt::{Interrupt, Trigger};
 
 mod ranges;
 mod rates;

@@ -26,7 +26,7 @@ use super::ready_condition::Until;
 use super::target::{BootTarget, Guest};
 use crate::experiment::{Experiment, Plan, Stopped};
 use crate::guest::{Error, Options};
-use crate::interrupt::Interrupt;
+use brisk_host::interrupt::Interrupt;
 use decide::{LOOKS, decide};
 use optimisation::candidates;
 

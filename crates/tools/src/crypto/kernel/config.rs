@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use crate::kernel_config::KernelConfig;
+use brisk_host::kernel_config::KernelConfig;
 
 /// Options that are kept begin so.
 const KEPT: [&str; 6] = [

@@ -19,7 +19,7 @@ use super::algorithm::Algorithm;
 use super::device::{Lines, References};
 use super::implementation::Implementation;
 use super::window::Watch;
-use crate::interrupt::Interrupt;
+use brisk_host::interrupt::Interrupt;
 
 /// How long the preparation may take, such as the self-tests of a driver that is loaded for it.
 const PREPARATION: Duration = Duration::from_secs(60);

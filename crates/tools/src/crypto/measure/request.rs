@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::crypto::af_alg::Direction;
 use crate::crypto::implementation::Implementation;
 use crate::crypto::window::Window;
-use crate::program_output::NoOutput;
+use brisk_host::program_output::NoOutput;
 
 /// A measurement: an operation, and threads that do it at once.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

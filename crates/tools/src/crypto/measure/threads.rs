@@ -12,7 +12,7 @@ use super::request::{GroupRate, NotMeasured, Request};
 use super::seat::{Event, Rate, Seat, Shared};
 use super::{dm_crypt, kernel, ktls, openssl};
 use crate::crypto::{Algorithm, Implementation};
-use crate::interrupt::Interrupt;
+use brisk_host::interrupt::Interrupt;
 
 /// How long a thread that does not end is waited for.
 const GIVEN_UP: Duration = Duration::from_secs(5);

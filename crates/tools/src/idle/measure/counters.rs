@@ -6,7 +6,7 @@ use brisk_vm::libvirt::{DomainStatistics, Virsh};
 
 use super::exits::Exits;
 use super::guests::{Guest, Kind};
-use crate::chain;
+use brisk_host::chain;
 
 /// Source of counters: a libvirt, if a guest is a domain under KVM.
 #[derive(Debug)]

@@ -13,7 +13,7 @@ use super::measured::{Measurement, Recording};
 use super::sampler::Sampler;
 use super::settling::{Settling, WINDOWS};
 use super::window::{Snapshot, Window};
-use crate::interrupt::Interrupt;
+use brisk_host::interrupt::Interrupt;
 
 /// Length of a window: several periods of what a guest does once a second, and short enough that
 /// three of them are not long.

@@ -15,8 +15,8 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 
 use super::super::text::Text;
-use crate::interrupt::Interrupt;
 use crate::vm::{self, VmPaths};
+use brisk_host::interrupt::Interrupt;
 
 /// How long QEMU may take to end when it is asked to.
 const ENDING: Duration = Duration::from_secs(5);

@@ -21,7 +21,7 @@ use super::fix::{self, Context, Wanted};
 use super::measure::{Guest, MeasureError, Options, measure};
 use super::text::Text;
 use crate::experiment::{Experiment, Plan, Progress, Readings, Saved, Stopped};
-use crate::interrupt::Interrupt;
+use brisk_host::interrupt::Interrupt;
 
 /// Name of the guest as it was.
 pub const BEFORE: &str = "before";

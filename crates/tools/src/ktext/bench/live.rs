@@ -16,10 +16,10 @@ use rustix::io::Errno;
 
 use super::BenchError;
 use crate::guest::harmless;
-use crate::interrupt::Interrupt;
 use crate::ktext::switch;
 use crate::ktext::worker::{Answer, Answers, Step};
 use crate::overhead::probe::PROGRAM;
+use brisk_host::interrupt::Interrupt;
 
 /// Parameter of the module that flushes caches: the process whose system calls do.
 const COLD: &str = "/sys/module/ktext_cold/parameters/pid";

@@ -7,10 +7,10 @@ use serde::Serialize;
 
 use super::nodes::Node;
 use super::processors::Processors;
-use crate::kernel_config::KernelConfig;
 use crate::ktext::absence::OPTION;
 use crate::ktext::status::release;
 use crate::ktext::{Source, SourceError, Stats};
+use brisk_host::kernel_config::KernelConfig;
 
 /// Option of older kernels that has them encrypt memory without a word on the command line.
 const ENCRYPTS: &str = "CONFIG_AMD_MEM_ENCRYPT_ACTIVE_BY_DEFAULT";

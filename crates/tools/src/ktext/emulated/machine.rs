@@ -20,9 +20,9 @@ use super::console::Console;
 use super::initramfs::initramfs;
 use super::{BuiltKernel, EmulationError};
 use crate::guest::{last_line, unprivileged_for};
-use crate::interrupt::Interrupt;
 use crate::ktext::stats::Stats;
 use crate::ktext::worker::{Answer, Step};
+use brisk_host::interrupt::Interrupt;
 
 /// Memory that QEMU takes itself, bytes.
 const QEMU: u64 = 256 << 20;

@@ -18,7 +18,7 @@ pub use text::{json, text};
 use super::emulated::{BuiltKernel, EmulationError, FILES, Machine, Plan, Plugin};
 use super::worker::{Step, WorkerError};
 use super::{FormatError, modules};
-use crate::interrupt::Interrupt;
+use brisk_host::interrupt::Interrupt;
 use matrix::Ranges;
 
 /// Function that is called when the file of the switch is read.

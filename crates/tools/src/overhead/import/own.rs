@@ -28,7 +28,7 @@ pub(super) fn is_json(file: &serde_json::Value) -> bool {
 
 pub(super) fn of_json(text: &str) -> Result<Vec<Imported>, ImportError> {
     let report = Report::parse(text.as_bytes(), Path::new("the file"));
-    let report = report.map_err(|error| ImportError::Json(crate::chain(&error)))?;
+    let report = report.map_err(|error| ImportError::Json(brisk_host::chain(&error)))?;
     match &*report.kind {
         MEASURED => Ok(measured(&report)),
         IMPORTED => Ok(imported(&report)),

@@ -11,9 +11,9 @@ use brisk_vm::initramfs::{self, BOOTCONFIG_TAIL, Verified, bootconfig_size};
 use brisk_vm::kernel::{BzImage, Compression, Image, MAX_SIZE, Reason, Signed};
 use serde::{Serialize, Serializer};
 
-use crate::chain;
-use crate::kernel_config::KernelConfig;
 use crate::reboot::Target;
+use brisk_host::chain;
+use brisk_host::kernel_config::KernelConfig;
 
 /// Bytes that kexec_file_load(2) keeps free on a command line on x86 (`MAX_ELFCOREHDR_STR_LEN` of
 /// `arch/x86/kernel/kexec-bzimage64.c`).

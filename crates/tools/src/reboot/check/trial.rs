@@ -2,8 +2,8 @@
 
 use brisk_host::program;
 
-use crate::chain;
 use crate::reboot::load::{Call, LoadError, Refusal};
+use brisk_host::chain;
 
 /// A trial load.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -6,8 +6,8 @@ use super::live::Live;
 use super::lock::Lock;
 use super::plan::Options;
 use super::run::{Event, run, undo};
-use crate::interrupt::Interrupt;
 use crate::reboot::config::QuiesceConfig;
+use brisk_host::interrupt::Interrupt;
 
 /// Releases what there is to release; records are in `directory`. What an earlier process left half
 /// done is put back first. Whether something was released before is no difference.
@@ -21,7 +21,7 @@ pub fn release(
     tell: &mut dyn FnMut(&str),
 ) -> Result<(), String> {
     let (_lock, mut live) = begin(directory, config, interrupt)?;
-    let text = |error: &dyn std::error::Error| crate::chain(error);
+    let text = |error: &dyn std::error::Error| brisk_host::chain(error);
     let mut before = live.record().map_err(|error| text(&error))?;
     let mut plan = live.plan(config, Options::default());
     let is_whole = |plan: &super::plan::Plan| plan.steps.is_empty();
@@ -61,7 +61,7 @@ pub fn give_back(
 ) -> Result<(), String> {
     let never = Interrupt::new().map_err(|error| error.to_string())?;
     let (_lock, mut live) = begin(directory, config, never)?;
-    match live.record().map_err(|error| crate::chain(&error))? {
+    match live.record().map_err(|error| brisk_host::chain(&error))? {
         None => Ok(()),
         Some(mut record) => {
             whole(undo(&mut record, &mut live, &mut |event| say(&event, tell)).lost)
@@ -78,7 +78,7 @@ fn begin(
         .map_err(|error| format!("cannot make a lock in {}: {error}", directory.display()))?
         .ok_or("another brisk releases graphics cards, or puts them back")?;
     let live = Live::new(directory, config.timeout, interrupt);
-    Ok((lock, live.map_err(|error| crate::chain(&error))?))
+    Ok((lock, live.map_err(|error| brisk_host::chain(&error))?))
 }
 
 fn whole(reasons: Vec<String>) -> Result<(), String> {

@@ -230,7 +230,7 @@ fn most(kernel: &mut File) -> io::Result<Result<usize, String>> {
     let header = BzImage::parse(&bytes);
     Ok(header
         .map(|header| header.cmdline_size as usize)
-        .map_err(|reason| crate::chain(&reason)))
+        .map_err(|reason| brisk_host::chain(&reason)))
 }
 
 fn open_disks(request: &Request<'_>) -> Result<Vec<OpenDisk>, RehearseError> {

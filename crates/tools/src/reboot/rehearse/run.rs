@@ -19,7 +19,7 @@ use super::request::{RehearseError, Request, Step};
 use super::verdict::{Outcome, RehearsedVm, Verdict};
 use super::watch::{End, Watch};
 use crate::guest::{last_line, unprivileged_for};
-use crate::interrupt::Interrupt;
+use brisk_host::interrupt::Interrupt;
 
 /// Memory that QEMU takes itself, bytes.
 const QEMU: u64 = 256 << 20;

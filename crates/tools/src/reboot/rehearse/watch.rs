@@ -11,7 +11,7 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 
 use super::console::{Console, Ending, Stage};
-use crate::interrupt::Interrupt;
+use brisk_host::interrupt::Interrupt;
 
 /// Time in which a kernel shows a sign of life, at most.
 const SILENCE: Duration = Duration::from_secs(120);

@@ -15,9 +15,9 @@ use super::sequence::{Host, Refused, Step, steps};
 use super::store::Store;
 use super::watchdog::{Dog, Watch};
 use super::{drop_in, kexec_tools};
-use crate::chain;
 use crate::reboot::Target;
 use crate::reboot::load::{self, Call, Course, LoadError, Loadable};
+use brisk_host::chain;
 
 /// Drop-in of systemd-system.conf(5) that lasts until the machine goes down.
 const DROP_IN: &str = "/run/systemd/system.conf.d/50-brisk-reboot.conf";

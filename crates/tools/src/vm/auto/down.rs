@@ -15,7 +15,6 @@ use super::domains::Domains;
 use super::gate::Gate;
 use super::turn::{Action, Outcome, Task, Turn};
 use super::written;
-use crate::chain;
 use crate::reboot::restart::Keep;
 use crate::vm::condition::Condition;
 use crate::vm::definition::Autoshutdown;
@@ -27,6 +26,7 @@ use crate::vm::process::is_there;
 use crate::vm::resume::resume_standing;
 use crate::vm::running::Running;
 use crate::vm::suspend::{Suspending, suspend};
+use brisk_host::chain;
 
 /// Least time for a guest to stop: one that is asked for it has to be asked.
 const LEAST: Duration = Duration::from_secs(1);

@@ -8,7 +8,6 @@ use brisk_vm::cache::Cache;
 use super::carried;
 use super::domains::{Domains, Note};
 use super::turn::{Action, Outcome, Task, Turn};
-use crate::chain;
 use crate::vm::condition::Condition;
 use crate::vm::error::Error;
 use crate::vm::lifecycle::{BOOT, start};
@@ -17,6 +16,7 @@ use crate::vm::paths::{StateDirs, VmPaths};
 use crate::vm::postcopy::{Postcopied, resume_postcopy};
 use crate::vm::resume::{How, resume, unfit};
 use crate::vm::suspend_record::{cut_off, image_missing};
+use brisk_host::chain;
 
 /// How guests come up.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -313,7 +313,7 @@ pub(in crate::vm) fn note_kept_again(paths: &VmPaths, header: &Header) {
 fn note_again(paths: &VmPaths, file: &File, path: &Path, header: &Header) {
     let now = digest(file, path, header.memory, threads(), Control::none());
     let noted = now
-        .map_err(|error| crate::chain(&error))
+        .map_err(|error| brisk_host::chain(&error))
         .and_then(|now| again::note(paths, &header.id, now).map_err(|error| error.to_string()));
     if let Err(reason) = noted {
         paths.note(&format!(
@@ -418,7 +418,7 @@ fn check(
         }),
         Ok(_) => Err(lost("it is not what it was".to_owned())),
         Err(brisk_image::Error::Cancelled) => Err(Loss::Cancelled),
-        Err(error) => Err(lost(crate::chain(&error))),
+        Err(error) => Err(lost(brisk_host::chain(&error))),
     }
 }
 

@@ -13,7 +13,7 @@ use crate::boot::observe::Limits;
 use crate::boot::ready_condition::Until;
 use crate::boot::target::{BootTarget, Guest};
 use crate::guest::{Accel, Machine, Options};
-use crate::interrupt::Interrupt;
+use brisk_host::interrupt::Interrupt;
 
 /// Initcalls that take less are left out, microseconds.
 const SHORT: u64 = 60;

@@ -5,8 +5,8 @@ use std::{fs, iter};
 
 use brisk_host::{files, sysfs};
 
-use crate::kernel_config::KernelConfig;
 use crate::reboot::load::is_loaded;
+use brisk_host::kernel_config::KernelConfig;
 
 /// Bit of CAP_SYS_BOOT in a set of capabilities (capabilities(7)).
 const CAP_SYS_BOOT: u32 = 22;

@@ -15,9 +15,9 @@ use rustix::io::Errno;
 use rustix::system::delete_module;
 
 use super::{Live, in_one_line};
-use crate::program_output::{NoOutput, output_within};
 use crate::reboot::quiesce::action::Bound;
 use crate::reboot::quiesce::state::consoles;
+use brisk_host::program_output::{NoOutput, output_within};
 
 /// `O_NONBLOCK` for delete_module(2): a module that is in use is refused, not waited for.
 const NONBLOCK: i32 = rustix::fs::OFlags::NONBLOCK.bits() as i32;

@@ -18,8 +18,8 @@ use super::machine::Machine;
 use super::plan::{self, Options, Plan, plan};
 use super::record::{Record, RecordError};
 use super::state::{State, parse};
-use crate::interrupt::Interrupt;
 use crate::reboot::config::QuiesceConfig;
+use brisk_host::interrupt::Interrupt;
 
 /// Name of the record.
 const RECORD: &str = "quiesced.json";
@@ -228,7 +228,7 @@ impl Machine for Live {
 
 /// An error with its causes in one line: those of programs have several.
 fn in_one_line(error: &dyn std::error::Error) -> String {
-    let text = crate::chain(error);
+    let text = brisk_host::chain(error);
     let lines: Vec<_> = text.lines().map(str::trim).collect();
     lines.join(" ")
 }

@@ -5,9 +5,9 @@ use std::time::Duration;
 use brisk_host::program::Program;
 
 use super::in_one_line;
-use crate::interrupt::Interrupt;
-use crate::program_output::{NoOutput, output_within};
 use crate::reboot::quiesce::state::PROPERTIES;
+use brisk_host::interrupt::Interrupt;
+use brisk_host::program_output::{NoOutput, output_within};
 
 /// Longest time for a question.
 const ASKING: Duration = Duration::from_secs(30);

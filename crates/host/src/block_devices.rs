@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use brisk_host::sysfs;
+use crate::sysfs;
 use rustix::fs::makedev;
 
 /// Devices, one below the other, that are followed at most.
@@ -21,13 +21,13 @@ enum Content {
 
 /// Whether a write to one of two block devices may change the other: they are the same one, or one has
 /// its content in the other. `root`: where `/sys` and `/dev` are.
-pub(crate) fn overlap(root: &Path, one: u64, other: u64) -> bool {
+pub fn overlap(root: &Path, one: u64, other: u64) -> bool {
     let (below_one, below_other) = (below(root, one), below(root, other));
     below_one.contains(&Content::Device(other)) || below_other.contains(&Content::Device(one))
 }
 
 /// Whether a block device shows a file.
-pub(crate) fn shows(root: &Path, device: u64, file: (u64, u64)) -> bool {
+pub fn shows(root: &Path, device: u64, file: (u64, u64)) -> bool {
     below(root, device).contains(&Content::File(file.0, file.1))
 }
 

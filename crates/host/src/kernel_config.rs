@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::path::Path;
 
-use brisk_host::files;
+use crate::files;
 use flate2::read::GzDecoder;
 
 /// Bytes of a configuration that are read at most.
@@ -11,17 +11,17 @@ const LIMIT: u64 = 16 << 20;
 
 /// A kernel's configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct KernelConfig {
+pub struct KernelConfig {
     /// The file that it is from, as a path of the system that has it.
-    pub(crate) path: String,
+    pub path: String,
     /// Its lines, such as `CONFIG_NUMA=y`.
-    pub(crate) text: String,
+    pub text: String,
 }
 
 impl KernelConfig {
     /// That of the kernel `release` which runs on the system below `root`: of `/proc/config.gz`, or
     /// as [`KernelConfig::installed`].
-    pub(crate) fn running(root: &Path, release: &str) -> Option<Self> {
+    pub fn running(root: &Path, release: &str) -> Option<Self> {
         let path = "/proc/config.gz";
         match of_gzip(&files::below(root, Path::new(path))) {
             Some(text) => Some(Self {
@@ -34,7 +34,7 @@ impl KernelConfig {
 
     /// That of a kernel which is installed on the system below `root`, from `/boot` or from its
     /// modules. None if `release` is no name of a file.
-    pub(crate) fn installed(root: &Path, release: &str) -> Option<Self> {
+    pub fn installed(root: &Path, release: &str) -> Option<Self> {
         if release.is_empty() || release.contains('/') || release.starts_with('.') {
             return None;
         }
@@ -50,7 +50,7 @@ impl KernelConfig {
     }
 
     /// Whether an option is built in, by its name with `CONFIG_`.
-    pub(crate) fn has(&self, option: &str) -> bool {
+    pub fn has(&self, option: &str) -> bool {
         let mut lines = self.text.lines();
         lines.any(|line| line.trim_end().strip_prefix(option) == Some("=y"))
     }

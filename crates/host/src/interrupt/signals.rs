@@ -13,13 +13,13 @@ const WATCHED: [i32; 7] = [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, S
 
 /// Whether a user asks a program to end by this signal. The others have meanings of the program's
 /// own and may come often.
-pub(crate) const fn is_termination(signal: i32) -> bool {
+pub const fn is_termination(signal: i32) -> bool {
     matches!(signal, SIGINT | SIGTERM | SIGQUIT)
 }
 
 /// The signals that a session handles, from its creation until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Signals {
+pub struct Signals {
     /// Socket that wakes the poll, shared by all signals: one for each would need as many poll
     /// entries.
     wake: UnixStream,
@@ -28,7 +28,11 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    pub(crate) fn new() -> io::Result<Self> {
+    /// Handles the signals from now on.
+    ///
+    /// # Errors
+    /// If there are no descriptors left.
+    pub fn new() -> io::Result<Self> {
         let (wake, wakes) = UnixStream::pair()?;
         wake.set_nonblocking(true)?;
         let mut signals = Self {
@@ -49,12 +53,12 @@ impl Signals {
     }
 
     /// Descriptor that is readable when a signal has come.
-    pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
+    pub fn as_fd(&self) -> BorrowedFd<'_> {
         self.wake.as_fd()
     }
 
     /// The signals that came since the last call, each once.
-    pub(crate) fn pending(&mut self) -> Vec<i32> {
+    pub fn pending(&mut self) -> Vec<i32> {
         let mut buffer = [0; 64];
         while let Ok(1..) = self.wake.read(&mut buffer) {}
         let mut came = Vec::new();

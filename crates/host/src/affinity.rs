@@ -24,7 +24,7 @@ pub fn allowed() -> io::Result<Vec<usize>> {
 }
 
 /// Does something on some processors only; what it starts stays there.
-pub(super) fn on_processors<T, E: From<io::Error>>(
+pub fn on_processors<T, E: From<io::Error>>(
     cpus: &[usize],
     start: impl FnOnce() -> Result<T, E>,
 ) -> Result<T, E> {
@@ -42,7 +42,7 @@ pub(super) fn on_processors<T, E: From<io::Error>>(
 ///
 /// # Errors
 /// If this process may not run there.
-pub(super) fn time_of_a_loop(cpu: usize) -> io::Result<Duration> {
+pub fn time_of_a_loop(cpu: usize) -> io::Result<Duration> {
     on_processors(&[cpu], || {
         let times = (0..TIMES).map(|_| {
             // Its own time alone: others may have the processor meanwhile.

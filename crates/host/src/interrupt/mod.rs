@@ -12,14 +12,14 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use brisk_host::proc::Procfs;
+use crate::proc::Procfs;
 use signal_hook::SigId;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::flag;
 use signal_hook::low_level::{pipe, unregister};
 
-pub(crate) use child::{Ended, wait_for_child};
-pub(crate) use signals::{Signals, is_termination};
+pub use child::{Ended, wait_for_child};
+pub use signals::{Signals, is_termination};
 
 /// Whether somebody wants an end, as a descriptor that poll(2) can wait for. It stays readable once
 /// it is. Clones share what they watch.

@@ -12,7 +12,7 @@ use super::Interrupt;
 
 /// End of a wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ended {
+pub enum Ended {
     /// The child ended.
     Itself,
     /// The time was over.
@@ -22,7 +22,7 @@ pub(crate) enum Ended {
 }
 
 /// Waits until a child ends, for so long at most.
-pub(crate) fn wait_for_child(
+pub fn wait_for_child(
     child: &Child,
     limit: Option<Duration>,
     interrupt: &Interrupt,

@@ -6,14 +6,14 @@ use std::os::unix::process::CommandExt;
 use std::process::Stdio;
 use std::time::Duration;
 
-use brisk_host::program::{Error, Program, tail};
+use crate::program::{Error, Program, tail};
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::interrupt::{Ended, Interrupt, wait_for_child};
 
 /// A program without output.
 #[derive(Debug)]
-pub(crate) enum NoOutput {
+pub enum NoOutput {
     /// It failed.
     Failed(Error),
     /// The user interrupts; the program was killed with all that it had started.
@@ -21,13 +21,13 @@ pub(crate) enum NoOutput {
 }
 
 /// Runs a program to its end without input; what it wrote to standard output.
-pub(crate) fn output(program: &Program, interrupt: &Interrupt) -> Result<Vec<u8>, NoOutput> {
+pub fn output(program: &Program, interrupt: &Interrupt) -> Result<Vec<u8>, NoOutput> {
     output_within(program, None, interrupt)
 }
 
 /// Runs a program as [`output`] does. One that takes longer than `limit` is killed with all that it
 /// has started, and has failed.
-pub(crate) fn output_within(
+pub fn output_within(
     program: &Program,
     limit: Option<Duration>,
     interrupt: &Interrupt,
