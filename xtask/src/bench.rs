@@ -12,10 +12,10 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
+use brisk_experiment::environment;
+use brisk_experiment::{Experiment, Order, Plan, Progress, Readings, Saved, Stopped};
 use brisk_host::interrupt::Interrupt;
 use brisk_measure::{CompareOptions, Environment, Report, Unit, render};
-use brisk_tools::environment;
-use brisk_tools::experiment::{Experiment, Order, Plan, Progress, Readings, Saved, Stopped};
 
 use crate::clones::memory_of_each;
 use crate::goals::{Bound, Goal, absolute, judge, ratio};

@@ -7,11 +7,11 @@ use std::fs;
 use std::path::PathBuf;
 
 use anyhow::Context;
+use brisk_experiment::environment;
+use brisk_experiment::{Experiment, Naming, Plan, Readings, Saved};
 use brisk_host::interrupt::Interrupt;
 use brisk_measure::{Report, Unit};
 use brisk_testkit::{Computer, make_area};
-use brisk_tools::environment;
-use brisk_tools::experiment::{Experiment, Naming, Plan, Readings, Saved};
 use tempfile::TempDir;
 
 use crate::bench::{compare, ended, leave, say_round};

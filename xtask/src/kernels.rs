@@ -10,11 +10,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, ensure};
+use brisk_experiment::environment;
+use brisk_experiment::{Experiment, Naming, Plan, Readings, Saved};
 use brisk_host::interrupt::Interrupt;
 use brisk_measure::{Report, Unit};
 use brisk_testkit::{NumaKernel, NumaMachine};
-use brisk_tools::environment;
-use brisk_tools::experiment::{Experiment, Naming, Plan, Readings, Saved};
 
 use crate::bench::{compare, ended, leave, say_round};
 

@@ -9,11 +9,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, ensure};
+use brisk_experiment::environment;
+use brisk_experiment::{Experiment, Naming, Plan, Readings, Saved};
 use brisk_host::interrupt::Interrupt;
 use brisk_measure::{Phase, Report, Sample, Unit};
 use brisk_testkit::{Computer, STOPPED, STOPPING, UP, package_disk};
-use brisk_tools::environment;
-use brisk_tools::experiment::{Experiment, Naming, Plan, Readings, Saved};
 use tempfile::TempDir;
 
 use crate::bench::{compare, ended, leave, say_round};

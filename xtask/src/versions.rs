@@ -10,10 +10,10 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context, ensure};
+use brisk_experiment::environment;
+use brisk_experiment::{Experiment, Naming, Plan, Readings, Saved};
 use brisk_host::interrupt::Interrupt;
 use brisk_measure::{CompareOptions, Report, Unit, render};
-use brisk_tools::environment;
-use brisk_tools::experiment::{Experiment, Naming, Plan, Readings, Saved};
 use tempfile::TempDir;
 
 use crate::bench::{ended, say, say_round};

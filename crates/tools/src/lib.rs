@@ -3,8 +3,6 @@
 pub mod boot;
 pub mod crypto;
 pub mod doctor;
-pub mod environment;
-pub mod experiment;
 pub mod guest;
 pub mod idle;
 pub mod ktext;

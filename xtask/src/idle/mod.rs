@@ -12,10 +12,10 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
+use brisk_experiment::environment;
+use brisk_experiment::{Experiment, Plan, Saved};
 use brisk_host::interrupt::Interrupt;
 use brisk_measure::{Report, Unit, render};
-use brisk_tools::environment;
-use brisk_tools::experiment::{Experiment, Plan, Saved};
 
 use crate::bench::{ended, say, say_round};
 use crate::goals::{Bound, Goal, absolute, judge};

@@ -22,9 +22,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use brisk_experiment::{Experiment, Order, Plan, Saved};
 use brisk_host::interrupt::Interrupt;
 use brisk_measure::{Report, render};
-use brisk_tools::experiment::{Experiment, Order, Plan, Saved};
 use clap::ValueEnum;
 
 use crate::bench::{ended, environment, say};

@@ -1,7 +1,7 @@
 //! Output of `brisk run` besides the command's own.
 
+use brisk_experiment::environment;
 use brisk_measure::{Environment, render};
-use brisk_tools::environment;
 use brisk_tools::guest::{Facts, Plan};
 use brisk_tools::run::Timing;
 use brisk_vm::qemu::{self, Part};

@@ -12,9 +12,9 @@ use super::observe::{Limits, Pass, READY, observe};
 use super::ready_condition::Until;
 use super::running_vm::ASKED;
 use super::target::{BootTarget, Guest};
-use crate::experiment::{Experiment, Plan, Progress, Readings, Saved, Stopped};
 use crate::guest::{Error, Options};
 use crate::run::Milestone;
+use brisk_experiment::{Experiment, Plan, Progress, Readings, Saved, Stopped};
 use brisk_host::interrupt::Interrupt;
 
 /// How often, and how far.

@@ -11,7 +11,7 @@ use super::observation::Ended;
 use super::observe::Limits;
 use super::ready_condition::Until;
 use super::target::BootTarget;
-use crate::experiment::{Experiment, Order, Plan, Saved};
+use brisk_experiment::{Experiment, Order, Plan, Saved};
 use brisk_host::interrupt::Interrupt;
 
 /// A configuration.

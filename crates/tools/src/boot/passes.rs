@@ -10,7 +10,7 @@ use super::observation::Ended;
 use super::observe::{Limits, Pass};
 use super::ready_condition::Until;
 use super::target::BootTarget;
-use crate::experiment::{Experiment, Order, Plan, Progress, Record};
+use brisk_experiment::{Experiment, Order, Plan, Progress, Record};
 use brisk_host::interrupt::Interrupt;
 
 /// The sides.

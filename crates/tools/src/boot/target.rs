@@ -23,9 +23,9 @@ use flate2::write::GzEncoder;
 use super::domain::Domain;
 use super::ready_condition::{ReadyCondition, Until};
 use super::running_vm::RunningVm;
-use crate::environment;
 use crate::guest::serve;
 use crate::guest::{self, Error, Facts, Net, Options, Plan, Root};
+use brisk_experiment::environment;
 
 /// A target that can be booted repeatedly.
 #[derive(Debug)]

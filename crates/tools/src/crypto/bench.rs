@@ -16,7 +16,7 @@ use super::local::{About, Worker};
 use super::measure::{Group, Mark, Measured, NotMeasured, Request};
 use super::metric;
 use super::vectors::Checked;
-use crate::experiment::{End, Experiment, Plan, Progress, Readings, Saved, Stopped, Store, Turn};
+use brisk_experiment::{End, Experiment, Plan, Progress, Readings, Saved, Stopped, Store, Turn};
 use brisk_host::interrupt::Interrupt;
 
 /// How to measure.

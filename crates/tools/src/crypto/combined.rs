@@ -11,7 +11,7 @@ use super::local::Worker;
 use super::measure::{Group, NotMeasured, Request};
 use super::vectors::Checked;
 use super::{Direction, metric};
-use crate::experiment::{Experiment, Plan, Readings, Saved, Store, Turn};
+use brisk_experiment::{Experiment, Plan, Readings, Saved, Store, Turn};
 use brisk_host::interrupt::Interrupt;
 
 /// Two implementations that are measured at once, and alone.

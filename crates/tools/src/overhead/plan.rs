@@ -9,7 +9,7 @@ use super::launch::{needs, qemu};
 use super::metrics::TIME;
 use super::sides::{AGAIN, HOST, Side, names};
 use super::target::Kind;
-use crate::experiment::{Narrow, Plan, Record};
+use brisk_experiment::{Narrow, Plan, Record};
 
 /// How often and on what.
 #[derive(Debug, Clone)]

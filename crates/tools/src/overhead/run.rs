@@ -19,7 +19,7 @@ use super::session::Patience;
 use super::session_error::SessionError;
 use super::sides::{HOST, Side, names};
 use super::workload::Workload;
-use crate::experiment::{Experiment, Progress, Readings, Record, Saved, Stopped, Turn};
+use brisk_experiment::{Experiment, Progress, Readings, Record, Saved, Stopped, Turn};
 use brisk_host::affinity::time_of_a_loop;
 use brisk_host::interrupt::Interrupt;
 

@@ -1,8 +1,8 @@
 //! `brisk boot bench`.
 
+use brisk_experiment::Saved;
 use brisk_measure::Report;
 use brisk_tools::boot::bench::{Settings, bench, series_name};
-use brisk_tools::experiment::Saved;
 
 use super::output::{OutputArgs, some_boot_ended, stopped};
 use super::target::SubjectArgs;

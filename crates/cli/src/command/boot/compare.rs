@@ -4,12 +4,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use brisk_experiment::{Saved, compare_reports};
 use brisk_measure::{Environment, Report};
 use brisk_tools::boot::analyze::LogPatterns;
 use brisk_tools::boot::compare::{Settings, Side, compare};
 use brisk_tools::boot::difference::Difference;
 use brisk_tools::boot::target::BootTarget;
-use brisk_tools::experiment::{Saved, compare_reports};
 use clap::Parser;
 
 use super::output::{OutputArgs, some_boot_ended, stopped};

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use brisk_experiment::environment;
 use brisk_host::interrupt::Interrupt;
 use brisk_measure::{Environment, Reading, render};
 use brisk_tools::boot::analyze::LogPatterns;
@@ -12,7 +13,6 @@ use brisk_tools::boot::range::{
     Wanted,
 };
 use brisk_tools::boot::ready_condition::Until;
-use brisk_tools::environment;
 use brisk_vm::cache::Cache;
 
 use crate::output::Format;

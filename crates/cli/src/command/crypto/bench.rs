@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 
 use anyhow::ensure;
+use brisk_experiment::Saved;
+use brisk_experiment::environment;
 use brisk_host::interrupt::Interrupt;
 use brisk_measure::Report;
 use brisk_tools::crypto::{self, BenchError, Step, Worker, metric, rows};
-use brisk_tools::environment;
-use brisk_tools::experiment::Saved;
 
 use super::options::MeasureArgs;
 use super::{bars, bench_table};

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use brisk_experiment::environment;
 use brisk_measure::Environment;
-use brisk_tools::environment;
 use brisk_tools::idle::measure::{Guest, Measurement, Options, picture, report};
 use brisk_tools::lint::Finding;
 

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use brisk_experiment::Saved;
+use brisk_experiment::environment;
 use brisk_measure::Report;
-use brisk_tools::environment;
-use brisk_tools::experiment::Saved;
 use brisk_tools::idle::prove::{Error, ProveError, Settings, Start, prove, sides};
 use brisk_tools::idle::text::Text;
 use brisk_vm::cache::Cache;

@@ -3,11 +3,11 @@
 use std::path::Path;
 
 use anyhow::{bail, ensure};
+use brisk_experiment::environment;
+use brisk_experiment::{Progress, Saved};
 use brisk_host::cpu::Cpu;
 use brisk_host::interrupt::Interrupt;
 use brisk_measure::Report;
-use brisk_tools::environment;
-use brisk_tools::experiment::{Progress, Saved};
 use brisk_tools::ktext::Operation;
 use brisk_tools::ktext::bench::{self, BenchError, Emulated, Settings};
 use brisk_vm::cache::Cache;

@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
+use brisk_experiment::environment;
 use brisk_host::interrupt::Interrupt;
 use brisk_measure::{Report, render};
-use brisk_tools::environment;
 use brisk_tools::ktext::emulated::EmulationError;
 use brisk_tools::ktext::locality::{self, Locality, LocalityError, Request, locality as count};
 use brisk_vm::cache::Cache;

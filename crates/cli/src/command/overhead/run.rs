@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
+use brisk_experiment::Saved;
+use brisk_experiment::environment;
 use brisk_host::cpu;
 use brisk_host::files;
 use brisk_measure::Report;
 use brisk_measure::render::Lead;
-use brisk_tools::environment;
-use brisk_tools::experiment::Saved;
 use brisk_tools::idle::host::gather;
 use brisk_tools::overhead::{
     self, ANSWER, Ablation, Here, KitError, Options, OverheadError, PROCESSORS, Row, Side, Step,

@@ -9,7 +9,7 @@ use super::judge::{self, Side, Trial};
 use super::plan::Bisection;
 use super::state::{self, Outcome};
 use super::{Measure, Unbootable};
-use crate::experiment::{Experiment, Plan, Stopped};
+use brisk_experiment::{Experiment, Plan, Stopped};
 
 /// Rounds before a commit that often fails is written off.
 const LEAST_ROUNDS: u32 = 4;

@@ -20,7 +20,7 @@ pub use guest::{Error, Start};
 use super::fix::{self, Context, Wanted};
 use super::measure::{Guest, MeasureError, Options, measure};
 use super::text::Text;
-use crate::experiment::{Experiment, Plan, Progress, Readings, Saved, Stopped};
+use brisk_experiment::{Experiment, Plan, Progress, Readings, Saved, Stopped};
 use brisk_host::interrupt::Interrupt;
 
 /// Name of the guest as it was.

@@ -21,7 +21,7 @@ use super::emulated::EmulationError;
 use super::source::SourceError;
 use super::switch::SwitchError;
 use super::worker::{Operation, WorkerError};
-use crate::experiment::Stopped;
+use brisk_experiment::Stopped;
 
 /// Sides of the comparison: replication off, on, and off once more, which shows the noise.
 pub(super) const OFF: usize = 0;

@@ -8,11 +8,11 @@ use brisk_vm::cache::Cache;
 
 use super::live::{Program, can_flush};
 use super::{AGAIN, BenchError, Caches, OFF, ON, Place, Quantity, SIDES, Settings, metric};
-use crate::experiment::{Experiment, Plan as Rounds, Progress, Readings, Saved};
 use crate::ktext::emulated::{BuiltKernel, Machine, Plan};
 use crate::ktext::source::Source;
 use crate::ktext::worker::{Answer, Operation, Step};
 use crate::ktext::{Status, switch};
+use brisk_experiment::{Experiment, Plan as Rounds, Progress, Readings, Saved};
 use brisk_host::interrupt::Interrupt;
 
 /// Time that the repetitions of an operation are to take, nanoseconds.

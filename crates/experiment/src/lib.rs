@@ -19,7 +19,7 @@
 //! use std::time::Instant;
 //!
 //! use brisk_measure::{CompareOptions, Environment, Report, Unit};
-//! use brisk_tools::experiment::{Experiment, Narrow, Plan, Saved};
+//! use brisk_experiment::{Experiment, Narrow, Plan, Saved};
 //! use brisk_host::interrupt::Interrupt;
 //!
 //! # fn program(side: usize) -> Result<u64, String> { Ok(40 + side as u64) }
@@ -67,6 +67,7 @@
 //! ```
 
 mod engine;
+pub mod environment;
 mod plan;
 mod readings;
 mod record;
