@@ -9,10 +9,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
+use brisk_lint::Fix;
 use brisk_tools::idle::fix::{Context, Wanted, fix};
 use brisk_tools::idle::rules::descriptions;
 use brisk_tools::idle::text::Text;
-use brisk_tools::lint::Fix;
 
 /// Directories with files of other projects.
 #[derive(Debug, clap::Args)]

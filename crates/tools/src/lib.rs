@@ -6,7 +6,6 @@ pub mod doctor;
 pub mod guest;
 pub mod idle;
 pub mod ktext;
-pub mod lint;
 pub mod overhead;
 pub mod reboot;
 mod reservation;

@@ -8,8 +8,8 @@ use anyhow::{Context, ensure};
 /// Domains as libvirt writes them.
 const FIXTURES: [&str; 4] = [
     include_str!("../../../crates/vm/src/hardware/fixtures/workstation.xml"),
-    include_str!("../../../crates/tools/src/lint/guest/fixtures/desktop.xml"),
-    include_str!("../../../crates/tools/src/lint/guest/fixtures/lean.xml"),
+    include_str!("../../../crates/lint/src/guest/fixtures/desktop.xml"),
+    include_str!("../../../crates/lint/src/guest/fixtures/lean.xml"),
     include_str!("../../../crates/vm/src/libvirt/fixtures/inactive.xml"),
 ];
 

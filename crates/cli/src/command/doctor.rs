@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use brisk_host::files;
+use brisk_lint::{Finding, Severity};
 use brisk_tools::doctor::{Facts, findings, gather};
 use brisk_tools::idle::text::Text;
-use brisk_tools::lint::{Finding, Severity};
 use brisk_vm::hardware::GuestHardware;
 use brisk_vm::libvirt::Domain;
 use brisk_vm::qemu::cmdline::CommandLine;

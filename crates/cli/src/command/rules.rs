@@ -1,7 +1,7 @@
 //! Lists of rules, and what is known of one.
 
 use anyhow::{Context as _, ensure};
-use brisk_tools::lint::Description;
+use brisk_lint::Description;
 
 use crate::output::Form;
 

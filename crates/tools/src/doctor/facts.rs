@@ -20,9 +20,9 @@ use brisk_vm::virtiofs::Virtiofsd;
 use crate::crypto::Machine;
 use crate::guest::plan::lacks_driver;
 use crate::guest::{self, Accel, Options, RootOption};
-use crate::lint::Kvm;
 use crate::vm::{self, StateDirs};
 use brisk_host::chain;
+use brisk_lint::Kvm;
 
 /// Everything that findings are made from.
 #[derive(Debug, Clone)]

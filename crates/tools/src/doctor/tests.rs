@@ -8,7 +8,7 @@ use brisk_vm::qemu::cmdline::CommandLine;
 use super::facts::Others;
 use super::*;
 use crate::crypto::Machine;
-use crate::lint::{Kvm, Severity};
+use brisk_lint::{Kvm, Severity};
 
 fn good() -> Facts {
     Facts {

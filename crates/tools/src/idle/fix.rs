@@ -8,7 +8,7 @@ use brisk_vm::hardware::{GuestHardware, XmlError};
 use super::measure::{HostNoise, Measured, Signature};
 use super::rules::{self, GuestOs, Host, Subject};
 use super::text::Text;
-use crate::lint::{Edit, Finding, Fix};
+use brisk_lint::{Edit, Finding, Fix};
 
 /// More edits than any guest needs.
 const MOST: usize = 256;

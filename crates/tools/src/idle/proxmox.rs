@@ -10,7 +10,7 @@ use std::ffi::{OsStr, OsString};
 use brisk_vm::hardware::Place;
 use brisk_vm::qemu::cmdline::CommandLine;
 
-use crate::lint::Finding;
+use brisk_lint::Finding;
 
 /// Keys that many configurations have.
 const KEYS: [&str; 19] = [

@@ -8,7 +8,7 @@ use brisk_vm::hardware::{GuestHardware, XmlError};
 use brisk_vm::qemu::cmdline::{CommandLine, spec};
 
 use super::{proxmox, vm};
-use crate::lint::Edit;
+use brisk_lint::Edit;
 
 /// A description of a guest.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -14,8 +14,8 @@ use super::backup::{self, Backup, Backups};
 use super::fix::Fixed;
 use super::text::Text;
 use crate::guest;
-use crate::lint::{ArgumentChange, Edit};
 use crate::vm::{self, Definition, VmPaths};
+use brisk_lint::{ArgumentChange, Edit};
 
 /// Says that a backup is of a VM, and not of a domain of libvirt's.
 const PLACE: &str = "brisk";

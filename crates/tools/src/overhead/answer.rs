@@ -5,7 +5,7 @@ use brisk_measure::{Interval, Report};
 use super::judgement::Judged;
 use super::report::{Row, rows};
 use super::sides::{AGAIN_NAME, Side};
-use crate::lint::{Finding, Severity};
+use brisk_lint::{Finding, Severity};
 
 /// Rounds that an interval needs.
 const LEAST: usize = 6;

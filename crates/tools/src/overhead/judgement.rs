@@ -4,7 +4,7 @@ use brisk_measure::Report;
 
 use super::evidence::Evidence;
 use super::rules::{Comparable, RULES};
-use crate::lint::{Finding, check};
+use brisk_lint::{Finding, check};
 
 /// A target, judged.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -102,8 +102,8 @@ fn largest(explained: &Explanation) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lint::Description;
     use crate::overhead::{guest, rules};
+    use brisk_lint::Description;
 
     fn is_one_of(rules: &[Description], name: &str) -> bool {
         rules.iter().any(|rule| rule.id == name)

@@ -5,13 +5,13 @@ use std::path::Path;
 
 use anyhow::{bail, ensure};
 use brisk_host::interrupt::Interrupt;
+use brisk_lint::Finding;
 use brisk_measure::render::{clean, columns};
 use brisk_tools::crypto::explain::rules::figures;
 use brisk_tools::crypto::explain::{
     Answer, Answered, Explanation, Subject, explain, offload, routes,
 };
 use brisk_tools::crypto::{ALGORITHMS, Algorithm, Machine, NotMeasured, SIZES, Trial};
-use brisk_tools::lint::Finding;
 
 use super::Form;
 use super::consumer::ConsumerOption;

@@ -5,11 +5,11 @@ use std::fmt::Write;
 use std::path::Path;
 
 use brisk_host::program::quote;
+use brisk_lint::Finding;
 use brisk_measure::render::clean;
 use brisk_tools::idle::fix::Context;
 use brisk_tools::idle::host;
 use brisk_tools::idle::measure::{Guest, Kind, Measured, Measurement};
-use brisk_tools::lint::Finding;
 use brisk_vm::hardware::GuestHardware;
 
 /// From so much on, of a CPU in percent, a guest without a known cause is worth a word.

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use brisk_lint::{Finding, Severity};
 use brisk_tools::idle::measure::Options;
 use brisk_tools::idle::rules::{GuestOs, descriptions};
 use brisk_tools::idle::text::Text;
-use brisk_tools::lint::{Finding, Severity};
 use serde::{Serialize, Serializer};
 
 use super::all::{all, uuid};

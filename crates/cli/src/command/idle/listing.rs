@@ -7,8 +7,8 @@ use std::path::Path;
 
 use anyhow::{Context as _, ensure};
 use brisk_host::files;
+use brisk_lint::{Edit, Finding, Fix, Severity};
 use brisk_tools::idle::proxmox;
-use brisk_tools::lint::{Edit, Finding, Fix, Severity};
 use brisk_vm::hardware::Place;
 use serde::Deserialize;
 

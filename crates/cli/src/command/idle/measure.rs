@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use brisk_experiment::environment;
+use brisk_lint::Finding;
 use brisk_measure::Environment;
 use brisk_tools::idle::measure::{Guest, Measurement, Options, picture, report};
-use brisk_tools::lint::Finding;
 
 use super::causes::{Causes, paragraph};
 use super::table;

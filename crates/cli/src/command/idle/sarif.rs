@@ -3,7 +3,7 @@
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use brisk_tools::lint::{Description, Finding, Severity};
+use brisk_lint::{Description, Finding, Severity};
 use brisk_vm::hardware::Place;
 use serde_json::{Value, json};
 

@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
+use brisk_lint::Finding;
 use brisk_measure::render::clean;
 use brisk_tools::idle::measure::{HostNoise, Life, Measured, Measurement, Role, Settling, Thread};
-use brisk_tools::lint::Finding;
 use comfy_table::{CellAlignment, Table, presets};
 use serde_json::json;
 

@@ -1,9 +1,9 @@
 //! `brisk overhead fix`.
 
 use brisk_host::program::quote;
+use brisk_lint::{Finding, Fix};
 use brisk_tools::idle::prove::Start;
 use brisk_tools::idle::text::Text;
-use brisk_tools::lint::{Finding, Fix};
 use brisk_tools::overhead::{
     self, Explanation, Judged, Kind, Remedy, Target, guest, sides_of_trial,
 };

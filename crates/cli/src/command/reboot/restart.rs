@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, anyhow, bail, ensure};
 use brisk_host::interrupt::Interrupt;
 use brisk_host::program::Program;
-use brisk_tools::lint::Finding;
+use brisk_lint::Finding;
 use brisk_tools::reboot::Target;
 use brisk_tools::reboot::check::{self, Consequence, Preflight, Trial, Verdict};
 use brisk_tools::reboot::rehearse;

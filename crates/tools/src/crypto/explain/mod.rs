@@ -17,7 +17,7 @@ use super::kernel::{self, Driver, Kernel};
 use super::libcrypto::Library;
 use super::list::{CONSUMERS, Consumer, Place, Runs, consumer_choice};
 use super::{Algorithm, Machine, Trial};
-use crate::lint::Fix;
+use brisk_lint::Fix;
 
 pub(super) use openssl::AFALG;
 pub use steps::STEPS;

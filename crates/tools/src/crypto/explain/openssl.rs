@@ -3,7 +3,7 @@
 use super::{Outcome, Route, Subject};
 use crate::crypto::Algorithm;
 use crate::crypto::libcrypto::Library;
-use crate::lint::Fix;
+use brisk_lint::Fix;
 
 /// Providers and engines that reach a device by themselves, without the kernel's crypto API: Intel's
 /// QAT_Engine.

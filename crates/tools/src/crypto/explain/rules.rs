@@ -4,7 +4,7 @@ use super::{Answer, Route, Subject, explain, routes};
 use crate::crypto::kernel::Driver;
 use crate::crypto::list::{Consumer, May, Place, Runs, kernel_names, restriction};
 use crate::crypto::{Algorithm, Machine};
-use crate::lint::{self, Applies, Description, Finding, Findings, Fix, Rule, Severity};
+use brisk_lint::{Applies, Description, Finding, Findings, Fix, Rule, Severity};
 
 /// Rules about offload: what `brisk doctor` shows.
 pub const OFFLOAD: &[Rule<Machine>] = &[
@@ -85,25 +85,25 @@ pub const FIGURES: &[Rule<Machine>] = &[
 /// What the rules about offload find.
 #[must_use]
 pub fn findings(machine: &Machine) -> Vec<Finding> {
-    lint::check(OFFLOAD, machine)
+    brisk_lint::check(OFFLOAD, machine)
 }
 
 /// What the rules about figures find.
 #[must_use]
 pub fn figures(machine: &Machine) -> Vec<Finding> {
-    lint::check(FIGURES, machine)
+    brisk_lint::check(FIGURES, machine)
 }
 
 /// Descriptions of the rules about offload.
 #[must_use]
 pub fn descriptions() -> Vec<Description> {
-    lint::descriptions(&[OFFLOAD])
+    brisk_lint::descriptions(&[OFFLOAD])
 }
 
 /// Descriptions of the rules about figures.
 #[must_use]
 pub fn figure_descriptions() -> Vec<Description> {
-    lint::descriptions(&[FIGURES])
+    brisk_lint::descriptions(&[FIGURES])
 }
 
 /// Names of algorithms that a driver of a device has, as OpenSSL has them.

@@ -6,7 +6,7 @@ use super::{Answer, Outcome, Route, Step, Subject, explain};
 use crate::crypto::Algorithm;
 use crate::crypto::kernel::{Driver, Setting, State};
 use crate::crypto::list::{Consumer, May, Place, needs_admin, restriction};
-use crate::lint::Fix;
+use brisk_lint::Fix;
 
 /// From the device to OpenSSL.
 pub const STEPS: &[Step] = &[

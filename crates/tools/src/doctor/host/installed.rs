@@ -1,7 +1,7 @@
 //! Kernels and programs.
 
 use crate::doctor::facts::Facts;
-use crate::lint::{Applies, Findings, Fix, Rule, Severity};
+use brisk_lint::{Applies, Findings, Fix, Rule, Severity};
 
 pub(super) const RULES: &[Rule<Facts>] = &[
     Rule {

@@ -1,7 +1,7 @@
 //! KVM.
 
 use crate::doctor::facts::Facts;
-use crate::lint::{Applies, Findings, Fix, Kvm, Rule, Severity};
+use brisk_lint::{Applies, Findings, Fix, Kvm, Rule, Severity};
 
 /// Why it matters that there is no KVM.
 const EMULATED: &str = "guests are emulated (TCG), which takes five to twenty times as long";

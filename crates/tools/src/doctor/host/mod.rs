@@ -6,7 +6,7 @@ mod noise;
 mod qemu;
 
 use super::facts::Facts;
-use crate::lint::Rule;
+use brisk_lint::Rule;
 
 /// The rules, in the order in which their findings are shown.
 pub(super) const RULES: &[&[Rule<Facts>]] =

@@ -1,7 +1,7 @@
 //! What makes measurements unsteady.
 
 use crate::doctor::facts::Facts;
-use crate::lint::{Applies, Findings, Fix, Rule, Severity};
+use brisk_lint::{Applies, Findings, Fix, Rule, Severity};
 
 /// Why noise matters.
 const UNSTEADY: &str = "times vary from boot to boot";

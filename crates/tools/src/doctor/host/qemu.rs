@@ -3,7 +3,7 @@
 use brisk_vm::qemu::Capabilities;
 
 use crate::doctor::facts::Facts;
-use crate::lint::{Applies, Findings, Fix, Kvm, Rule, Severity};
+use brisk_lint::{Applies, Findings, Fix, Kvm, Rule, Severity};
 
 /// How to get a QEMU that can do all.
 const NEWER: &str = "on Debian 12, setup/newer-qemu in brisk's sources (lib/brisk/newer-qemu where \

@@ -4,7 +4,7 @@ use brisk_vm::hardware::edit::{ArgumentChange, Path, XmlChange};
 use brisk_vm::hardware::{Backend, Class, Device, Form, GuestHardware, Place};
 
 use super::subject::Subject;
-use crate::lint::{Applies, Edit, Findings, Fix, Rule, Severity};
+use brisk_lint::{Applies, Edit, Findings, Fix, Rule, Severity};
 
 pub(super) const RULES: &[Rule<Subject>] = &[
     Rule {

@@ -7,7 +7,7 @@ use brisk_vm::qemu::cmdline::boolean;
 
 use super::devices::argument;
 use super::subject::Subject;
-use crate::lint::{Applies, Edit, Findings, Fix, Rule, Severity};
+use brisk_lint::{Applies, Edit, Findings, Fix, Rule, Severity};
 
 pub(super) const RULES: &[Rule<Subject>] = &[
     Rule {

@@ -5,7 +5,7 @@ use brisk_vm::hardware::Part;
 use brisk_vm::hardware::edit::{ArgumentChange, Path, XmlChange};
 
 use super::subject::{GuestOs, Subject};
-use crate::lint::{Applies, Edit, Findings, Fix, Rule, Severity};
+use brisk_lint::{Applies, Edit, Findings, Fix, Rule, Severity};
 
 const DOCUMENT: &str = "QEMU: docs/system/i386/hyperv.rst";
 

@@ -5,7 +5,7 @@ use brisk_vm::hardware::edit::{ArgumentChange, Path, XmlChange};
 
 use super::subject::Subject;
 use super::timers::cut;
-use crate::lint::{Applies, Edit, Findings, Fix, Rule, Severity};
+use brisk_lint::{Applies, Edit, Findings, Fix, Rule, Severity};
 
 pub(super) const RULES: &[Rule<Subject>] = &[
     Rule {

@@ -16,7 +16,7 @@ mod timers;
 
 pub use subject::{GuestOs, Host, Subject};
 
-use crate::lint::{self, Description, Finding, Rule};
+use brisk_lint::{Description, Finding, Rule};
 
 /// The rules, in the order in which their findings are shown.
 pub const RULES: &[&[Rule<Subject>]] = &[
@@ -34,7 +34,7 @@ pub fn findings(subject: &Subject) -> Vec<Finding> {
     if !subject.is_qemu() {
         return Vec::new();
     }
-    let mut list = lint::check_all(RULES, subject);
+    let mut list = brisk_lint::check_all(RULES, subject);
     for finding in &mut list {
         let measured = subject.live.as_ref();
         finding.evidence = measured.and_then(|live| live.evidence(finding.rule));
@@ -46,5 +46,5 @@ pub fn findings(subject: &Subject) -> Vec<Finding> {
 /// Descriptions of the rules.
 #[must_use]
 pub fn descriptions() -> Vec<Description> {
-    lint::descriptions(RULES)
+    brisk_lint::descriptions(RULES)
 }

@@ -4,7 +4,7 @@ use brisk_vm::hardware::{Part, TickPolicy};
 
 use super::hyperv::{closed, has_timers};
 use super::subject::Subject;
-use crate::lint::{Applies, Findings, Fix, Rule, Severity};
+use brisk_lint::{Applies, Findings, Fix, Rule, Severity};
 
 pub(super) const RULES: &[Rule<Subject>] = &[
     Rule {

@@ -16,7 +16,7 @@ use super::*;
 use crate::idle::fix::{Context, Fixed, Wanted, fix};
 use crate::idle::measure::Signature;
 use crate::idle::text::Text;
-use crate::lint::{Fix, Severity};
+use brisk_lint::{Fix, Severity};
 
 /// A host, and what was measured, in which every rule that looks at them finds something.
 fn context() -> Context {

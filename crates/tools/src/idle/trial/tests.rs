@@ -116,7 +116,7 @@ fn text() -> Text {
 #[test]
 fn a_change_that_qemu_refuses_is_not_made() {
     let wanted = Wanted { rules: &[] };
-    let rules = |fixed: &[crate::lint::Finding]| -> Vec<&'static str> {
+    let rules = |fixed: &[brisk_lint::Finding]| -> Vec<&'static str> {
         fixed.iter().map(|one| one.rule).collect()
     };
     let (_dir, tester) = refusing("nothing");

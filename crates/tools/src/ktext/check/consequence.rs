@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::lint::{Finding, Grade};
+use brisk_lint::{Finding, Grade};
 
 /// What follows from a finding, the least first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]

@@ -10,7 +10,7 @@ use super::cost::Cost;
 use super::machine::{Machine, Replication};
 use super::rules::descriptions;
 use crate::ktext::{amount, ranges};
-use crate::lint::{Finding, report};
+use brisk_lint::{Finding, report};
 
 /// Schema of [`json`].
 pub const SCHEMA: &str = "brisk.ktext.check/1";

@@ -7,12 +7,12 @@ mod refusals;
 
 use super::consequence::Consequence;
 use super::machine::Machine;
-use crate::lint::{self, Description, Finding};
+use brisk_lint::{Description, Finding};
 
 /// A rule about replication.
-type Rule = lint::Rule<Machine, Consequence>;
+type Rule = brisk_lint::Rule<Machine, Consequence>;
 /// What such rules find.
-type Findings = lint::Findings<Consequence>;
+type Findings = brisk_lint::Findings<Consequence>;
 
 /// All rules, in groups.
 const RULES: &[&[Rule]] = &[gain::RULES, refusals::RULES, notes::RULES];
@@ -20,19 +20,19 @@ const RULES: &[&[Rule]] = &[gain::RULES, refusals::RULES, notes::RULES];
 /// Descriptions of all rules.
 #[must_use]
 pub fn descriptions() -> Vec<Description> {
-    lint::descriptions(RULES)
+    brisk_lint::descriptions(RULES)
 }
 
 impl Machine {
     /// Findings of all rules, those with the worst consequence first.
     #[must_use]
     pub fn findings(&self) -> Vec<Finding<Consequence>> {
-        let mut found = lint::check_all(RULES, self);
+        let mut found = brisk_lint::check_all(RULES, self);
         found.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
         found
     }
 }
 
-fn advice(text: impl Into<String>) -> lint::Fix {
-    lint::Fix::Advice(text.into())
+fn advice(text: impl Into<String>) -> brisk_lint::Fix {
+    brisk_lint::Fix::Advice(text.into())
 }

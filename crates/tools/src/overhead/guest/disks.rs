@@ -4,7 +4,7 @@ use brisk_vm::hardware::edit::{ArgumentChange, Path, XmlChange};
 use brisk_vm::hardware::{Backend, Class, Device};
 
 use crate::idle::rules::Subject;
-use crate::lint::{Applies, Edit, Findings, Rule, Severity};
+use brisk_lint::{Applies, Edit, Findings, Rule, Severity};
 
 pub(super) const RULES: &[Rule<Subject>] = &[
     Rule {

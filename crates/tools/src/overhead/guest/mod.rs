@@ -7,7 +7,7 @@ mod processor;
 mod tests;
 
 use crate::idle::rules::Subject;
-use crate::lint::{self, Description, Finding, Rule};
+use brisk_lint::{Description, Finding, Rule};
 
 /// Rule that pins virtual CPUs.
 pub(super) const PINNING: &str = processor::PINNING;
@@ -21,7 +21,7 @@ pub fn findings(subject: &Subject) -> Vec<Finding> {
     if !subject.is_qemu() {
         return Vec::new();
     }
-    let mut list = lint::check_all(RULES, subject);
+    let mut list = brisk_lint::check_all(RULES, subject);
     list.sort_by_key(|finding| finding.severity);
     list
 }
@@ -29,5 +29,5 @@ pub fn findings(subject: &Subject) -> Vec<Finding> {
 /// Descriptions of the rules.
 #[must_use]
 pub fn descriptions() -> Vec<Description> {
-    lint::descriptions(RULES)
+    brisk_lint::descriptions(RULES)
 }

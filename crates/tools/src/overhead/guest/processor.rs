@@ -4,7 +4,7 @@ use brisk_vm::hardware::edit::{ArgumentChange, Path, XmlChange};
 use brisk_vm::hardware::{CpuMode, Form, Part};
 
 use crate::idle::rules::Subject;
-use crate::lint::{Applies, Edit, Findings, Fix, Rule, Severity};
+use brisk_lint::{Applies, Edit, Findings, Fix, Rule, Severity};
 
 pub(super) const PINNING: &str = "guest-pinning";
 

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use crate::idle::fix::{Context, Fixed, Wanted, fix};
 use crate::idle::rules::Host;
 use crate::idle::text::Text;
-use crate::lint::Finding;
+use brisk_lint::Finding;
 
 use super::{descriptions, findings};
 

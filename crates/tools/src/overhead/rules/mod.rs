@@ -8,7 +8,7 @@ use super::evidence::Evidence;
 use super::kernel::NOT_COMPARED;
 use super::limits::MEMORY_LIMIT;
 use super::vmm::{ACCELERATORS, is_emulated};
-use crate::lint::{Applies, Description, Finding, Findings, Fix, Rule, Severity};
+use brisk_lint::{Applies, Description, Finding, Findings, Fix, Rule, Severity};
 
 /// Difference of two clocks that is no caveat.
 const SKEW: f64 = 0.005;

@@ -1,11 +1,11 @@
 //! Rules about the processors: how many, which, how fast, and who else had them. Pure.
 
 use super::{WITHOUT_LIMIT, advice};
-use crate::lint::{Findings, Severity};
 use crate::overhead::evidence::Evidence;
 use crate::overhead::limits::CPU_LIMIT;
 use crate::overhead::started::PROCESSORS_OF_VMM;
 use crate::overhead::vmm::{ACCELERATORS, is_emulated};
+use brisk_lint::{Findings, Severity};
 
 /// Share of the rounds that may be dropped.
 const DROPPED: f64 = 0.2;

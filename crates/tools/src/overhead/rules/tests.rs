@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::lint::check;
+use brisk_lint::check;
 
 fn facts(facts: &[(&str, &str)]) -> BTreeMap<String, String> {
     let owned = facts

@@ -6,9 +6,9 @@ use super::consequence::{Consequence, Verdict};
 use super::preflight::Preflight;
 use super::rules::{self, values};
 use super::trial::Trial;
-use crate::lint::{self, Finding};
 use crate::reboot::load::Loadable;
 use crate::reboot::restart::{DIRECTORY, Exchange};
+use brisk_lint::Finding;
 
 /// Calls of a trial and of a restart that is undone, if each loads by the older call after the newer
 /// one: unloading is a call, too.
@@ -20,7 +20,7 @@ impl Preflight {
     /// Findings of all rules, those with the worst consequence first.
     #[must_use]
     pub fn findings(&self) -> Vec<Finding<Consequence>> {
-        let mut found = lint::check_all(rules::RULES, self);
+        let mut found = brisk_lint::check_all(rules::RULES, self);
         found.sort_by_key(|finding| Reverse(finding.severity));
         found
     }
@@ -51,7 +51,7 @@ impl Preflight {
                 mib(available)
             ));
         }
-        let found = lint::check_all(rules::RULES, self);
+        let found = brisk_lint::check_all(rules::RULES, self);
         match Verdict::of(&found) {
             Verdict::Warm => None,
             _ => Some("what was found decides without it".into()),

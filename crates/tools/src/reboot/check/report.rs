@@ -10,7 +10,7 @@ use super::images::Defect;
 use super::preflight::Preflight;
 use super::rules::descriptions;
 use super::trial::Trial;
-use crate::lint::{Finding, report};
+use brisk_lint::{Finding, report};
 
 /// Schema of [`json`].
 pub const SCHEMA: &str = "brisk.reboot.check/1";

@@ -129,8 +129,7 @@ struct Tally {
 
 impl Tally {
     fn add(&mut self, fixed: &Fixed) {
-        let count = |rules: &mut BTreeMap<&'static str, usize>,
-                     of: &[brisk_tools::lint::Finding]| {
+        let count = |rules: &mut BTreeMap<&'static str, usize>, of: &[brisk_lint::Finding]| {
             let mut names: Vec<_> = of.iter().map(|finding| finding.rule).collect();
             names.sort_unstable();
             names.dedup();

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
+use brisk_lint::{Description, Finding};
 use brisk_tools::idle::backup::Backups;
 use brisk_tools::idle::domain::Change;
 use brisk_tools::idle::fix::{self, Fixed, Look, Wanted};
@@ -18,7 +19,6 @@ use brisk_tools::idle::rules;
 use brisk_tools::idle::text::Text;
 use brisk_tools::idle::trial::{Answer, Tester};
 use brisk_tools::idle::vm;
-use brisk_tools::lint::{Description, Finding};
 use brisk_tools::vm::VmPaths;
 use brisk_vm::cache::Cache;
 use brisk_vm::libvirt::Defined;

@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn found(text: Text, rule: &str) -> Vec<crate::lint::Finding> {
+fn found(text: Text, rule: &str) -> Vec<brisk_lint::Finding> {
     let list = Context::default().findings(&text).unwrap();
     list.into_iter().filter(|one| one.rule == rule).collect()
 }
@@ -59,7 +59,7 @@ fn vhost_is_as_qemu_and_libvirt_choose_it() {
     ] {
         let list = found(line(&format!("{card} {words}")), "vhost-off");
         assert_eq!(!list.is_empty(), is_off, "{words}");
-        let is_advice = |one: &crate::lint::Finding| matches!(one.fix, Fix::Advice(_));
+        let is_advice = |one: &brisk_lint::Finding| matches!(one.fix, Fix::Advice(_));
         assert!(list.iter().all(is_advice), "{words}");
     }
     let both = "-nic tap,model=virtio-net-pci";

@@ -4,7 +4,7 @@ use super::{Findings, Rule, advice};
 use crate::ktext::check::consequence::Consequence;
 use crate::ktext::check::machine::Machine;
 use crate::ktext::check::nodes::{Node, farthest};
-use crate::lint::Applies;
+use brisk_lint::Applies;
 
 /// Distance up to which other memory counts as near: that of the parts of one socket. The memory of
 /// another socket has 20 or more.

@@ -6,7 +6,7 @@ use crate::ktext::check::consequence::Consequence;
 use crate::ktext::check::cost::Cost;
 use crate::ktext::check::machine::{Machine, Replication};
 use crate::ktext::{amount, kib};
-use crate::lint::Applies;
+use brisk_lint::Applies;
 
 /// Part of a node's memory from which on its cost is a warning: one in so many.
 const PART: u64 = 50;

@@ -5,7 +5,7 @@ use super::{Findings, Rule, advice};
 use crate::ktext::check::consequence::Consequence;
 use crate::ktext::check::machine::Machine;
 use crate::ktext::check::processors::Kind;
-use crate::lint::Applies;
+use brisk_lint::Applies;
 
 /// Memory that 4-level page tables can map, bytes (`Documentation/arch/x86/x86_64/mm.rst`).
 const FOUR_LEVELS: u64 = 64 << 40;

@@ -7,7 +7,7 @@ mod scene;
 use std::collections::BTreeSet;
 
 use super::{Consequence, Cost, Image, Machine, Verdict, descriptions};
-use crate::lint::Finding;
+use brisk_lint::Finding;
 use cases::CASES;
 use scene::Scene;
 

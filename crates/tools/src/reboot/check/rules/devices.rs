@@ -1,10 +1,10 @@
 //! Devices and their drivers.
 
 use super::rule::{Findings, Rule, advice, command, known};
-use crate::lint::Applies;
 use crate::reboot::check::consequence::Consequence;
 use crate::reboot::check::hardware;
 use crate::reboot::check::preflight::Preflight;
+use brisk_lint::Applies;
 
 /// Framebuffers that the firmware has set up, and that the new kernel can go on with.
 const OF_FIRMWARE: [&str; 6] = [

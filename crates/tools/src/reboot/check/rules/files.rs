@@ -7,10 +7,10 @@ use brisk_host::kernel::compare;
 use brisk_vm::initramfs::Verified;
 
 use super::rule::{Findings, Rule, advice, command, values};
-use crate::lint::{Applies, Fix};
 use crate::reboot::check::consequence::Consequence;
 use crate::reboot::check::images::{Defect, RESERVED, Unsupported, option};
 use crate::reboot::check::preflight::Preflight;
+use brisk_lint::{Applies, Fix};
 
 pub(super) const RULES: &[Rule] = &[
     Rule {

@@ -1,11 +1,11 @@
 //! Work for the firmware, and platforms that do not come back without it.
 
 use super::rule::{Findings, Rule, advice, command, firmware_restart, known};
-use crate::lint::Applies;
 use crate::reboot::check::consequence::Consequence;
 use crate::reboot::check::preflight::Preflight;
 use crate::reboot::check::trial::Trial;
 use crate::reboot::load::Refusal;
+use brisk_lint::Applies;
 
 /// What the kernel writes on such a processor (`arch/x86/kernel/machine_kexec_64.c`).
 const TDX_REFUSED: &str = "Not allowed on platform with tdx_pw_mce bug";

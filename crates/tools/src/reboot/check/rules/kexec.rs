@@ -1,10 +1,10 @@
 //! What the running kernel allows.
 
 use super::rule::{Findings, Rule, advice, command, firmware_restart};
-use crate::lint::Applies;
 use crate::reboot::check::consequence::Consequence;
 use crate::reboot::check::preflight::Preflight;
 use crate::reboot::check::trial::Trial;
+use brisk_lint::Applies;
 
 /// Source of what the kernel's settings do.
 const SYSCTL: &str = "Linux: Documentation/admin-guide/sysctl/kernel.rst";

@@ -8,7 +8,7 @@ mod rule;
 mod system;
 mod trial;
 
-use crate::lint::{self, Description};
+use brisk_lint::Description;
 
 pub(super) use rule::{Rule, values};
 
@@ -25,5 +25,5 @@ pub(super) const RULES: &[&[Rule]] = &[
 /// Descriptions of all rules.
 #[must_use]
 pub fn descriptions() -> Vec<Description> {
-    lint::descriptions(RULES)
+    brisk_lint::descriptions(RULES)
 }

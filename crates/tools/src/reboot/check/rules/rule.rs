@@ -1,14 +1,14 @@
 //! What the rules of a warm reboot have in common.
 
-use crate::lint::{self, Fix};
 use crate::reboot::check::consequence::Consequence;
 use crate::reboot::check::hardware::{self, Match};
 use crate::reboot::check::preflight::Preflight;
+use brisk_lint::Fix;
 
 /// A rule about a warm reboot.
-pub(in crate::reboot::check) type Rule = lint::Rule<Preflight, Consequence>;
+pub(in crate::reboot::check) type Rule = brisk_lint::Rule<Preflight, Consequence>;
 /// What such rules find.
-pub(in crate::reboot::check) type Findings = lint::Findings<Consequence>;
+pub(in crate::reboot::check) type Findings = brisk_lint::Findings<Consequence>;
 
 /// What the data file knows for the rule that looks.
 pub(super) fn known(on: &Preflight, findings: &mut Findings) {

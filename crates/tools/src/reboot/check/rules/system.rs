@@ -1,10 +1,10 @@
 //! The system that runs on the machine.
 
 use super::rule::{Findings, Rule, advice, command};
-use crate::lint::Applies;
 use crate::reboot::check::consequence::Consequence;
 use crate::reboot::check::preflight::Preflight;
 use crate::reboot::restart::Unattended;
+use brisk_lint::Applies;
 
 /// File systems of other machines.
 const NETWORK: [&str; 10] = [

@@ -3,11 +3,11 @@
 use rustix::io::Errno;
 
 use super::rule::{Findings, Rule, advice, command};
-use crate::lint::Applies;
 use crate::reboot::check::consequence::Consequence;
 use crate::reboot::check::preflight::Preflight;
 use crate::reboot::check::trial::Trial;
 use crate::reboot::load::{Course, Refusal};
+use brisk_lint::Applies;
 
 pub(super) const RULES: &[Rule] = &[Rule {
     id: "trial-load",

@@ -11,7 +11,7 @@ mod system;
 use std::collections::BTreeSet;
 
 use super::{Consequence, Trial, Verdict, descriptions};
-use crate::lint::Finding;
+use brisk_lint::Finding;
 use cases::{CASES, Case};
 use scene::Scene;
 

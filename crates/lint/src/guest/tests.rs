@@ -8,7 +8,7 @@ use brisk_vm::hardware::{Class, Form, GuestHardware, Place};
 use brisk_vm::qemu::cmdline::CommandLine;
 
 use super::*;
-use crate::lint::{Fix, Severity};
+use crate::{Fix, Severity};
 
 fn domain(name: &str) -> GuestHardware {
     let text = match name {
@@ -81,9 +81,8 @@ fn a_serial_console_needs_a_port() {
 }
 
 /// Printed by virsh of libvirt 9.0, and the root in which the domain runs as process 4711.
-const WORKSTATION: &str = include_str!("../../../../vm/src/hardware/fixtures/workstation.xml");
-const PROCESS: &[u8] =
-    include_bytes!("../../../../vm/src/hardware/fixtures/root/proc/4711/cmdline");
+const WORKSTATION: &str = include_str!("../../../vm/src/hardware/fixtures/workstation.xml");
+const PROCESS: &[u8] = include_bytes!("../../../vm/src/hardware/fixtures/root/proc/4711/cmdline");
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../vm/src/hardware/fixtures/root")

@@ -8,7 +8,7 @@
 
 mod fix;
 pub mod guest;
-pub(crate) mod report;
+pub mod report;
 
 use brisk_vm::hardware::Place;
 use serde::ser::SerializeStruct;

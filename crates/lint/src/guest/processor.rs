@@ -3,7 +3,7 @@
 use brisk_vm::hardware::{Form, Part};
 
 use super::subject::{Guest, Kvm};
-use crate::lint::{Applies, ArgumentChange, Edit, Findings, Rule, Severity};
+use crate::{Applies, ArgumentChange, Edit, Findings, Rule, Severity};
 
 pub(super) const RULES: &[Rule<Guest>] = &[
     Rule {

@@ -3,7 +3,7 @@
 use brisk_vm::hardware::{Class, Device, Form, GuestHardware};
 
 use super::subject::Guest;
-use crate::lint::{Applies, ArgumentChange, Edit, Findings, Fix, Rule, Severity};
+use crate::{Applies, ArgumentChange, Edit, Findings, Fix, Rule, Severity};
 
 pub(super) const RULES: &[Rule<Guest>] = &[
     Rule {

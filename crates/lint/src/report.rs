@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{Description, Finding, Grade};
 
 /// Each rule with the worst that it found, or `pass`, and its source.
-pub(crate) fn results<G: Grade>(
+pub fn results<G: Grade>(
     rules: &[Description],
     findings: &[Finding<G>],
     name: fn(G) -> &'static str,
@@ -26,7 +26,7 @@ pub(crate) fn results<G: Grade>(
 }
 
 /// Number of findings of a grade, in words.
-pub(crate) fn count<G: Grade>(findings: &[Finding<G>], of: G) -> String {
+pub fn count<G: Grade>(findings: &[Finding<G>], of: G) -> String {
     match findings.iter().filter(|one| one.severity == of).count() {
         1 => "1 finding".to_owned(),
         count => format!("{count} findings"),
