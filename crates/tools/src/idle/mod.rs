@@ -8,6 +8,7 @@ pub mod measure;
 pub mod prove;
 pub mod proxmox;
 pub mod rules;
+mod script;
 pub mod text;
 pub mod trial;
 pub mod vm;

@@ -63,8 +63,10 @@ const LARGEST: u64 = 16 << 20;
 pub(super) enum Os {
     /// Windows 11, Windows Server 2025, or later.
     Windows11,
-    /// An earlier Windows.
+    /// An earlier Windows, from Windows 8 and Windows Server 2012 on.
     Windows,
+    /// Windows 7, Windows Server 2008 R2, or earlier.
+    Windows7,
     /// Linux.
     Linux,
     /// Another.
@@ -76,6 +78,7 @@ impl From<Os> for GuestOs {
         match os {
             Os::Windows11 => Self::Windows11,
             Os::Windows => Self::Windows,
+            Os::Windows7 => Self::Windows7,
             Os::Linux => Self::Linux,
             Os::Other => Self::Other,
         }
@@ -149,9 +152,11 @@ impl Guests {
     pub(super) fn of_file(&self, path: &Path) -> anyhow::Result<Described> {
         let name = path.display().to_string();
         let read = files::read_regular(path, LARGEST).map_err(anyhow::Error::from);
-        let read = read.and_then(|bytes| Ok(Text::of_file(&bytes, path)?));
-        let text = read.with_context(|| format!("cannot read {name}"))?;
+        let read = read.and_then(|bytes| Ok((Text::of_file(&bytes, path)?, bytes)));
+        let (text, bytes) = read.with_context(|| format!("cannot read {name}"))?;
         let mut described = self.described(name, text, None);
+        let os = described.context.os;
+        described.context.os = os.or_else(|| Text::os_of_file(&bytes));
         described.file = Some(path.to_owned());
         Ok(described)
     }

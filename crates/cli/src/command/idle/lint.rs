@@ -293,6 +293,7 @@ fn linted(guest: Described, only: &[String]) -> anyhow::Result<Linted> {
         os: match subject.os {
             GuestOs::Windows11 => Some("windows11"),
             GuestOs::Windows => Some("windows"),
+            GuestOs::Windows7 => Some("windows7"),
             GuestOs::Linux => Some("linux"),
             GuestOs::Other => Some("other"),
             GuestOs::Unknown => None,

@@ -45,9 +45,9 @@ pub(super) fn table(linted: &[Linted], accepted: usize) -> String {
             ];
             let evidence = finding.evidence.iter();
             lines.extend(evidence.map(|evidence| format!("    likely: {evidence}")));
-            lines.push(format!("    fix:    {}", finding.fix));
             let command = proxmox::command(&guest.words, finding);
-            lines.extend(command.map(|command| format!("    qm:     {command}")));
+            let fix = command.unwrap_or_else(|| finding.fix.to_string());
+            lines.push(format!("    fix:    {fix}"));
             for line in lines {
                 text.push_str(&printable_line(&line));
                 text.push('\n');

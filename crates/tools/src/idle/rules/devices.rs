@@ -434,8 +434,12 @@ fn cdrom(subject: &Subject, findings: &mut Findings) {
     }
 }
 
+/// First version of QEMU that names its threads without being asked to.
+const NAMED: (u32, u32) = (11, 0);
+
 fn names(subject: &Subject, findings: &mut Findings) {
-    if !subject.hardware.names_threads {
+    let is_new = subject.host.qemu.is_some_and(|version| version >= NAMED);
+    if !subject.hardware.names_threads && !is_new {
         findings.at(
             Place::Implied,
             Severity::Note,

@@ -291,7 +291,9 @@ fn dependencies(subject: &Subject, findings: &mut Findings) {
 }
 
 fn time(subject: &Subject, findings: &mut Findings) {
-    if can_be_enlightened(subject) && !subject.is_enlightened("time") {
+    // Before Windows 7 none reads it.
+    let may_be_older = subject.os == GuestOs::Windows7;
+    if can_be_enlightened(subject) && !may_be_older && !subject.is_enlightened("time") {
         findings.at(
             subject.hardware.place(Part::Clock),
             Severity::Medium,

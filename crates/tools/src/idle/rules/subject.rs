@@ -6,13 +6,39 @@ use brisk_vm::hardware::{Form, GuestHardware, parameters};
 
 use crate::idle::measure::Signature;
 
+/// Parts of names that no Windows has.
+const OTHERS: [&str; 20] = [
+    "alma",
+    "alpine",
+    "android",
+    "arch",
+    "bsd",
+    "centos",
+    "debian",
+    "fedora",
+    "gentoo",
+    "haos",
+    "hassos",
+    "homeassistant",
+    "linux",
+    "mac",
+    "nixos",
+    "osx",
+    "rhel",
+    "rocky",
+    "suse",
+    "ubuntu",
+];
+
 /// Operating system of a guest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GuestOs {
     /// Windows 11 or Windows Server 2025, or later.
     Windows11,
-    /// Windows.
+    /// Windows 8, Windows Server 2012, or later, or one of which that is not known.
     Windows,
+    /// Windows 7, Windows Server 2008 R2, or earlier.
+    Windows7,
     /// Linux.
     Linux,
     /// Something else.
@@ -84,8 +110,10 @@ impl GuestOs {
         };
         match () {
             () if name.contains("win11") || name.contains("win2k25") => Self::Windows11,
-            () if hyperv || guest.timers.rtc_base.as_deref() == Some("localtime") => Self::Windows,
-            () if words.any(is_named) => Self::Windows,
+            () if hyperv || words.any(is_named) => Self::Windows,
+            // Some set it for others, too.
+            () if OTHERS.iter().any(|other| name.contains(other)) => Self::Unknown,
+            () if guest.timers.rtc_base.as_deref() == Some("localtime") => Self::Windows,
             () => Self::Unknown,
         }
     }
@@ -109,7 +137,7 @@ impl GuestOs {
     /// Whether it is a Windows.
     #[must_use]
     pub const fn is_windows(self) -> bool {
-        matches!(self, Self::Windows | Self::Windows11)
+        matches!(self, Self::Windows | Self::Windows7 | Self::Windows11)
     }
 }
 
@@ -141,6 +169,9 @@ impl Subject {
         const NAMES: [&str; 9] = [
             "xp", "winxp", "vista", "win7", "windows7", "win2k", "win2k3", "win2k8", "win98",
         ];
+        if self.os == GuestOs::Windows7 {
+            return true;
+        }
         if let Some(id) = self.hardware.os.as_deref() {
             let version = id.split_once("microsoft.com/win/");
             return version.is_some_and(|(_, version)| IDS.contains(&version));

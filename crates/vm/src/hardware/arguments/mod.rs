@@ -18,7 +18,9 @@ pub(super) fn read(line: &CommandLine, form: Form) -> GuestHardware {
     let machine = line.machine();
     let names = line.settings("name");
     guest.name = names.get("guest").map(str::to_owned);
-    guest.names_threads = names.is_on("debug-threads") == Some(true);
+    // Proxmox VE, whose option -id is, asks for names below QEMU 11, which gives them always.
+    let is_named = names.is_on("debug-threads") == Some(true);
+    guest.names_threads = is_named || line.value("id").is_some();
     guest.emulator = line.program().map(Into::into);
     guest.machine.arch = arch(line).unwrap_or_default();
     guest.adds_defaults = !line.has("nodefaults");

@@ -267,6 +267,8 @@ struct Commands {
     lines: Vec<String>,
     /// Rules that it has no setting for.
     without: Vec<&'static str>,
+    /// Whether the processor is that of the user's own arguments.
+    has_own_cpu: bool,
 }
 
 impl Commands {
@@ -274,6 +276,7 @@ impl Commands {
         let mut commands = Self {
             lines: Vec::new(),
             without: Vec::new(),
+            has_own_cpu: proxmox::has_own_cpu(words),
         };
         for finding in applied {
             match proxmox::command(words, finding) {
@@ -301,10 +304,14 @@ impl Commands {
             );
         }
         if !self.without.is_empty() {
-            ui.note(&format!(
-                "Proxmox VE has no setting for {}",
-                self.without.join(", ")
-            ));
+            let what = match self.has_own_cpu {
+                true => {
+                    "the args of the configuration have -cpu, which replaces that of Proxmox VE; \
+                         change it there for"
+                }
+                false => "Proxmox VE has no setting for",
+            };
+            ui.note(&format!("{what} {}", self.without.join(", ")));
         }
         left(fixed, topic, ui);
     }

@@ -1,65 +1,17 @@
-//! Guests of Proxmox VE: their configuration, and the commands that change it. Pure.
-//!
-//! A configuration is what `qm config` prints, or a file of `/etc/pve/qemu-server`. It is read as
-//! Proxmox VE 9 starts it (`PVE::QemuServer` and `Cfg2Cmd` of qemu-server 9.2), as far as that has
-//! to do with idle guests. The command line has `-id`, as Proxmox' own.
+//! The command line that Proxmox VE makes of a configuration.
 
-use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 
-use brisk_vm::hardware::Place;
-use brisk_vm::qemu::cmdline::CommandLine;
+use super::{Config, property};
 
-use brisk_lint::Finding;
-
-/// Keys that many configurations have.
-const KEYS: [&str; 19] = [
-    "agent", "bios", "boot", "bootdisk", "cores", "cpu", "efidisk0", "machine", "memory", "meta",
-    "name", "net0", "numa", "ostype", "scsihw", "smbios1", "sockets", "vga", "vmgenid",
-];
-/// Those that only Proxmox has.
-const OWN: [&str; 6] = [
-    "bootdisk", "efidisk0", "ostype", "scsihw", "smbios1", "vmgenid",
-];
 /// Version of a machine type from which Linux guests have no HPET.
 const WITHOUT_HPET: (u32, u32) = (10, 1);
 /// The controller of SATA disks.
 const AHCI: &str = "ahci,id=ahci0,multifunction=on";
 
-/// A configuration.
-#[derive(Debug)]
-pub(super) struct Config<'a>(BTreeMap<&'a str, &'a str>);
-
-impl<'a> Config<'a> {
-    /// The configuration that counts: what follows are snapshots and changes to come. None for
-    /// other texts.
-    pub(super) fn parse(text: &'a str) -> Option<Self> {
-        let mut keys = BTreeMap::new();
-        let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
-        for line in lines.filter(|line| !line.starts_with('#')) {
-            if line.starts_with('[') {
-                break;
-            }
-            let (key, value) = line.split_once(':')?;
-            let is_part =
-                |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "_-".contains(c);
-            if key.is_empty() || !key.chars().all(is_part) {
-                return None;
-            }
-            keys.insert(key, value.trim());
-        }
-        let count = |known: &[&str]| known.iter().filter(|key| keys.contains_key(*key)).count();
-        let is_one = count(&KEYS) >= 2 && count(&OWN) >= 1;
-        is_one.then_some(Self(keys))
-    }
-
-    /// Whether it is a container's, which QEMU does not run.
-    pub(super) fn is_of_container(&self) -> bool {
-        self.0.contains_key("rootfs") || self.0.contains_key("hostname")
-    }
-
+impl Config<'_> {
     /// The command line of QEMU, of the guest with a number if that is known.
-    pub(super) fn words(&self, number: Option<u32>) -> Vec<OsString> {
+    pub(in crate::idle) fn words(&self, number: Option<u32>) -> Vec<OsString> {
         let mut words = Words::default();
         let arch = self.get("arch").unwrap_or("x86_64");
         let program = match arch {
@@ -67,11 +19,12 @@ impl<'a> Config<'a> {
             arch => format!("/usr/bin/qemu-system-{arch}"),
         };
         words.add([program]);
+        let number = number.or(self.number);
         let number = number.map_or_else(|| "VMID".to_owned(), |number| number.to_string());
         words.add(["-id".to_owned(), number]);
-        if let Some(name) = self.get("name") {
-            words.add(["-name", name]);
-        }
+        // QEMU 11 names threads without being asked to.
+        let name = self.get("name").unwrap_or("vm");
+        words.add(["-name", &format!("{name},debug-threads=on")]);
         if let Some(uuid) = self.get("smbios1").and_then(|text| property(text, "uuid")) {
             words.add(["-smbios", &format!("type=1,uuid={uuid}")]);
         }
@@ -79,15 +32,13 @@ impl<'a> Config<'a> {
         self.machine(&mut words);
         self.screen(&mut words);
         self.sound(&mut words);
-        for (key, value) in &self.0 {
+        for (key, value) in &self.keys {
             self.device(key, value, &mut words);
         }
         if self.get("balloon") != Some("0") {
             words.add(["-device", "virtio-balloon-pci,id=balloon0"]);
         }
-        if self.windows() >= 5 || self.is_on("localtime") {
-            words.add(["-rtc", "driftfix=slew,base=localtime"]);
-        }
+        self.clock(&mut words);
         let more = self.get("args").and_then(shlex::split).unwrap_or_default();
         words.add(more);
         words.0
@@ -160,7 +111,7 @@ impl<'a> Config<'a> {
     }
 
     /// What Proxmox calls the version: 5 for XP, 0 for no Windows.
-    fn windows(&self) -> u32 {
+    pub(super) fn windows(&self) -> u32 {
         match self.get("ostype").unwrap_or_default() {
             "wxp" | "w2k" | "w2k3" => 5,
             "w2k8" | "wvista" => 6,
@@ -199,35 +150,65 @@ impl<'a> Config<'a> {
         }
     }
 
-    /// Kind of its screen: `qxl2`, `serial0`, `std`.
-    fn vga(&self) -> &str {
-        let text = self.get("vga").unwrap_or_default();
-        let kind = property(text, "type").or(text.split(',').next());
-        match kind.filter(|kind| !kind.is_empty() && !kind.contains('=')) {
-            Some(kind) => kind,
-            None if self.windows() > 7 || self.windows() == 0 => "std",
-            None => "cirrus",
+    fn clock(&self, words: &mut Words) {
+        let is_windows = self.windows() >= 5;
+        let by_default = |key: &str, usual: bool| self.is_on(key) || usual && !self.is_off(key);
+        let mut parts = Vec::new();
+        if by_default("tdf", is_windows && !self.is_off("acpi")) {
+            parts.push("driftfix=slew".to_owned());
+        }
+        match self.get("startdate").filter(|date| *date != "now") {
+            Some(date) => parts.push(format!("base={date}")),
+            None if by_default("localtime", is_windows) => parts.push("base=localtime".to_owned()),
+            None => {}
+        }
+        if !parts.is_empty() {
+            words.add(["-rtc", &parts.join(",")]);
         }
     }
 
+    /// Kind of its screen: `qxl2`, `serial0`, `std`.
+    pub(super) fn screen_kind(&self) -> &str {
+        let Some(text) = self.get("vga") else {
+            let mut devices = self
+                .keys
+                .iter()
+                .filter(|(key, _)| key.starts_with("hostpci"));
+            let is_passed = devices.any(|(_, value)| property(value, "x-vga") == Some("1"));
+            return match self.get("arch") {
+                _ if is_passed => "none",
+                Some("aarch64") => "virtio",
+                _ if self.windows() == 5 => "cirrus",
+                _ => "std",
+            };
+        };
+        let first = text.split(',').next().filter(|first| !first.contains('='));
+        property(text, "type").or(first).unwrap_or("std")
+    }
+
     fn has_tablet(&self) -> bool {
-        let is_needed = !self.vga().starts_with("qxl") && !self.vga().starts_with("serial");
+        let kind = self.screen_kind();
+        let is_needed = !kind.starts_with("qxl") && !kind.starts_with("serial");
         !self.is_off("tablet") && (is_needed || self.is_on("tablet"))
     }
 
     fn screen(&self, words: &mut Words) {
-        match self.vga() {
+        let kind = self.screen_kind();
+        let device = match kind {
             "none" => return,
             kind if kind.starts_with("serial") => return,
-            kind if kind.starts_with("qxl") => {
-                words.add(["-device", "qxl-vga,id=vga"]);
-                words.add(["-spice", "tls-port=61000,addr=127.0.0.1"]);
-            }
-            kind if kind.starts_with("virtio") => words.add(["-device", "virtio-vga,id=vga"]),
-            "cirrus" => words.add(["-device", "cirrus-vga,id=vga"]),
-            _ => words.add(["-device", "VGA,id=vga"]),
-        }
+            kind if kind.starts_with("qxl") => "qxl-vga,id=vga",
+            "virtio-gl" => "virtio-vga-gl,id=vga",
+            "virtio" => "virtio-vga,id=vga",
+            "cirrus" => "cirrus-vga,id=vga",
+            "vmware" => "vmware-svga,id=vga",
+            _ => "VGA,id=vga",
+        };
+        words.add(["-device", device]);
         words.add(["-vnc", "unix:/run/qemu-server/vnc,password=on"]);
+        if kind.starts_with("qxl") || kind.starts_with("virtio") {
+            words.add(["-spice", "tls-port=61000,addr=127.0.0.1"]);
+        }
     }
 
     fn sound(&self, words: &mut Words) {
@@ -252,6 +233,11 @@ impl<'a> Config<'a> {
         let (kind, number) = key.split_at(at);
         let is_cdrom = property(value, "media") == Some("cdrom");
         let is_empty = is_cdrom && value.starts_with("none");
+        // Its content is made again from the configuration at each start.
+        let file = match value.contains("cloudinit") {
+            true => "/dev/null/cloudinit",
+            false => "/dev/null",
+        };
         let drive = match is_empty {
             true => String::new(),
             false => format!(",drive={key}"),
@@ -274,7 +260,7 @@ impl<'a> Config<'a> {
                     words.add(["-device", AHCI]);
                 }
                 if !is_empty {
-                    words.add(["-drive", &format!("file=/dev/null,if=none,id={key}")]);
+                    words.add(["-drive", &format!("file={file},if=none,id={key}")]);
                 }
                 words.add(["-device", &format!("{model},id={key}{bus}{drive}")]);
             }
@@ -291,20 +277,12 @@ impl<'a> Config<'a> {
                 ]);
                 words.add(["-device", &format!("{model},netdev={key},id={key}")]);
             }
+            "usb" if value.starts_with("spice") => {
+                let channel = format!("spicevmc,id=usbredirchardev{number},name=usbredir");
+                words.add(["-chardev", &channel]);
+            }
             _ => {}
         }
-    }
-
-    fn get(&self, key: &str) -> Option<&'a str> {
-        self.0.get(key).copied()
-    }
-
-    fn is_on(&self, key: &str) -> bool {
-        matches!(self.get(key), Some("1" | "on" | "yes" | "true"))
-    }
-
-    fn is_off(&self, key: &str) -> bool {
-        matches!(self.get(key), Some("0" | "off" | "no" | "false"))
     }
 }
 
@@ -318,58 +296,3 @@ impl Words {
         self.0.extend(words);
     }
 }
-
-/// A property of a value: `local:100/disk.qcow2,media=cdrom`.
-fn property<'a>(text: &'a str, key: &str) -> Option<&'a str> {
-    let mut pairs = text.split(',').filter_map(|pair| pair.split_once('='));
-    pairs.find(|(name, _)| *name == key).map(|(_, value)| value)
-}
-
-/// Number of a guest of Proxmox VE, by its command line; `VMID` if its configuration did not say it.
-#[must_use]
-pub fn id(words: &[OsString]) -> Option<String> {
-    let line = CommandLine::with_program(words);
-    let id = line.value("id")?.to_str()?;
-    let is_id = id == "VMID" || id.parse::<u32>().is_ok();
-    is_id.then(|| id.to_owned())
-}
-
-/// The command that changes what was found of a guest of Proxmox VE; None for other guests, and
-/// where Proxmox has no setting for it.
-#[must_use]
-pub fn command(words: &[OsString], finding: &Finding) -> Option<String> {
-    let id = id(words)?;
-    let has = |start: &str| {
-        let mut all = words.iter().filter_map(|word| word.to_str());
-        all.any(|word| word.starts_with(start))
-    };
-    let change = match finding.rule {
-        "usb-uhci" if has("usb-tablet,id=tablet") => "--tablet 0".to_owned(),
-        // Other arguments stay.
-        "hpet" => format!("--args \"$(qm config {id} | sed -n 's/^args: //p') -machine hpet=off\""),
-        "display-client" if has("qxl-vga,id=vga") => "--vga std".to_owned(),
-        "audio" => "--delete audio0".to_owned(),
-        "cdrom" => {
-            let drive = drive(finding, words)?;
-            format!("--delete {drive}")
-        }
-        _ => return None,
-    };
-    Some(format!("qm set {id} {change}"))
-}
-
-/// The key of a drive that was found: `ide2` of `ide-cd,bus=ide.1,unit=0,id=ide2`.
-fn drive<'a>(finding: &Finding, words: &'a [OsString]) -> Option<&'a str> {
-    let Some(Place::Words(range)) = &finding.place else {
-        return None;
-    };
-    let words = words.get(range.clone())?.iter();
-    let mut ids = words.filter_map(|word| property(word.to_str()?, "id"));
-    ids.find(|id| {
-        let kind = id.trim_end_matches(|c: char| c.is_ascii_digit());
-        ["ide", "sata", "scsi"].contains(&kind)
-    })
-}
-
-#[cfg(test)]
-mod tests;
