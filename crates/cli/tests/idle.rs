@@ -300,7 +300,7 @@ fn a_changed_command_line_is_one_that_qemu_takes() {
             .args(["fix", "--output=-", "--"])
             .args(&words)
             .exits(0);
-        let fixed = fixed.explains(&[" takes the changed command line"]);
+        let fixed = fixed.explains(&["makes the machine and the devices of the changed"]);
         let text = fixed.text().replace("\\\n", " ");
         let changed = shlex::split(&text).unwrap();
         assert_ne!(changed, words);

@@ -22,8 +22,8 @@ pub use pretranslation::{
     pretranslator,
 };
 pub use process::{
-    Credentials, Usage, as_user_that_locks, die_with_parent, exit_at_once, in_background, nice,
-    own_session, read_only_view, small_pages, wait_with_usage, with_userfaultfd,
+    Credentials, Usage, as_user_that_locks, bounded, die_with_parent, exit_at_once, in_background,
+    nice, own_session, read_only_view, small_pages, wait_with_usage, with_userfaultfd,
 };
 pub use set_id::refuse_set_id;
 pub use wait::wait_for;

@@ -34,6 +34,29 @@ pub fn die_with_parent(command: &mut Command) -> &mut Command {
     unsafe { command.pre_exec(prepare) }
 }
 
+/// Bounds the memory that the child may map and the size of files that it may write, both in bytes,
+/// and lets it dump no core (setrlimit(2)).
+pub fn bounded(command: &mut Command, memory: u64, file: u64) -> &mut Command {
+    use rustix::process::{Resource, Rlimit, setrlimit};
+    let prepare = move || {
+        let limits = [
+            (Resource::As, memory),
+            (Resource::Fsize, file),
+            (Resource::Core, 0),
+        ];
+        for (resource, most) in limits {
+            let limit = Rlimit {
+                current: Some(most),
+                maximum: Some(most),
+            };
+            setrlimit(resource, limit)?;
+        }
+        Ok(())
+    };
+    // SAFETY: between fork and exec only system calls are made; nothing is allocated.
+    unsafe { command.pre_exec(prepare) }
+}
+
 /// Ends this process with a status, without what is registered for its end. What is in buffers is
 /// lost.
 pub fn exit_at_once(status: i32) -> ! {

@@ -83,7 +83,10 @@ impl Text {
                 return Err(NoGuest::Line(line));
             }
             let number = path.file_stem().and_then(OsStr::to_str);
-            let number = number.and_then(|number| number.parse().ok());
+            let is_number = |name: &&str| name.chars().all(|c| c.is_ascii_digit());
+            let number = number
+                .filter(is_number)
+                .and_then(|number| number.parse().ok());
             return Ok(Self::Arguments(config.words(number)));
         }
         match command_line(text).map_err(|Expanded| NoGuest::Shell)? {

@@ -11,10 +11,11 @@ use super::property;
 /// Number of a guest of Proxmox VE, by its command line; `VMID` if its configuration did not say it.
 #[must_use]
 pub fn id(words: &[OsString]) -> Option<String> {
-    let line = CommandLine::with_program(words);
-    let id = line.value("id")?.to_str()?;
-    let is_id = id == "VMID" || id.parse::<u32>().is_ok();
-    is_id.then(|| id.to_owned())
+    // The first one is Proxmox' own: what the guest's args have comes last.
+    let place = words.iter().position(|word| word == "-id")?;
+    let id = words.get(place + 1)?.to_str()?;
+    let is_number = !id.is_empty() && id.chars().all(|c| c.is_ascii_digit());
+    (is_number || id == "VMID").then(|| id.to_owned())
 }
 
 /// The command that changes what was found of a guest of Proxmox VE; None for other guests, and
@@ -80,15 +81,23 @@ fn cpus(words: &[OsString]) -> usize {
     words.iter().filter(|word| *word == "-cpu").count()
 }
 
-/// The key of a drive that was found: `ide2` of `ide-cd,bus=ide.1,unit=0,id=ide2`.
+/// The key of a drive that was found: `ide2` of `ide-cd,bus=ide.1,unit=0,id=ide2`. Another device of
+/// that name may be the one that the configuration has.
 fn drive<'a>(finding: &Finding, words: &'a [OsString]) -> Option<&'a str> {
     let Some(Place::Words(range)) = &finding.place else {
         return None;
     };
-    let words = words.get(range.clone())?.iter();
-    let mut ids = words.filter_map(|word| property(word.to_str()?, "id"));
-    ids.find(|id| {
-        let kind = id.trim_end_matches(|c: char| c.is_ascii_digit());
-        ["ide", "sata", "scsi"].contains(&kind)
-    })
+    let texts = |words: &'a [OsString]| words.iter().filter_map(|word| word.to_str());
+    let (kind, id) = texts(words.get(range.clone())?).find_map(|word| {
+        let kind = word.split(',').next()?;
+        Some((kind, property(word, "id")?))
+    })?;
+    let buses: &[&str] = match kind {
+        "ide-cd" => &["ide", "sata"],
+        "scsi-cd" => &["scsi"],
+        _ => return None,
+    };
+    let is_key = buses.contains(&id.trim_end_matches(|c: char| c.is_ascii_digit()));
+    let is_device = |word: &&str| !word.starts_with("file=") && property(word, "id") == Some(id);
+    (is_key && texts(words).filter(is_device).count() == 1).then_some(id)
 }

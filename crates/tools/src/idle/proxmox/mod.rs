@@ -12,6 +12,8 @@ use std::collections::BTreeMap;
 use super::rules::GuestOs;
 pub use command::{command, has_own_cpu, id};
 
+/// Bytes of the largest configuration.
+const LARGEST: usize = 1 << 20;
 /// Keys that many configurations have.
 const KEYS: [&str; 19] = [
     "agent", "bios", "boot", "bootdisk", "cores", "cpu", "efidisk0", "machine", "memory", "meta",
@@ -50,6 +52,9 @@ impl<'a> Config<'a> {
     /// The configuration of the next start: with what is pending, without snapshots. None for other
     /// texts.
     pub(super) fn parse(text: &'a str) -> Option<Self> {
+        if text.len() > LARGEST {
+            return None;
+        }
         let mut keys = BTreeMap::new();
         let mut is_pending = false;
         let mut lines = text
@@ -97,9 +102,14 @@ impl<'a> Config<'a> {
             let without = screen.trim_end_matches(|c: char| c.is_ascii_digit());
             !SCREENS.contains(&without)
         });
+        let arch = self
+            .get("arch")
+            .filter(|arch| !["x86_64", "aarch64"].contains(arch));
         let line = |key: &str, value: &str| format!("{key}: {value}");
         let kind = kind.map(|kind| line("ostype", kind));
-        kind.or_else(|| screen.map(|screen| line("vga", screen)))
+        let arch = arch.map(|arch| line("arch", arch));
+        kind.or(arch)
+            .or_else(|| screen.map(|screen| line("vga", screen)))
     }
 
     /// The guest's operating system: a name with a version of Windows says it, and else `ostype`.

@@ -1,5 +1,6 @@
 //! Configurations of Proxmox VE as guests, and commands for what is found.
 
+use std::ffi::OsString;
 use std::path::Path;
 
 use super::*;
@@ -231,6 +232,27 @@ fn the_kind_of_the_guest_decides_about_windows() {
         "{:?}",
         found(&own)
     );
+}
+
+#[test]
+fn arguments_of_the_user_name_no_other_guest_and_no_other_disk() {
+    let text = format!("args: -id 102 -device ide-cd,id=scsi0 -device ide-cd,id=ide2\n{LINUX}");
+    let list = found(&text);
+    assert!(
+        list.contains(&("usb-uhci", Some("qm set 100 --tablet 0".into()))),
+        "{list:?}"
+    );
+    let drives = list.iter().filter(|(rule, _)| *rule == "cdrom");
+    assert!(drives.clone().count() > 1, "{list:?}");
+    assert!(
+        drives.into_iter().all(|(_, command)| command.is_none()),
+        "{list:?}"
+    );
+    let words = |id: &str| ["kvm", "-id", id].map(OsString::from);
+    for other in ["+7", "", "-1", "7;x", "٧"] {
+        assert_eq!(id(&words(other)), None, "{other}");
+    }
+    assert_eq!(id(&words("7")).as_deref(), Some("7"));
 }
 
 #[test]

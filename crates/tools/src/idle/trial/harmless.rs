@@ -1,13 +1,18 @@
 //! A command line as QEMU can be asked about it: the same machine and devices, and nothing of the
 //! host. Pure.
 //!
-//! Only what is known to touch nothing is kept: the machine, its CPUs and its devices. Disks are of
-//! nothing, networks lead nowhere, and what needs a device, a socket or a directory of the host is
-//! left out, or another device takes its slot.
+//! Only what is known to touch nothing is kept: the machine, its CPUs and its devices, with the
+//! properties that are about the guest alone. Disks are of nothing, networks lead nowhere, and what
+//! needs a device, a socket or a directory of the host is left out, or another device takes its slot.
+//! A device that is not known is not tried.
 
 use std::ffi::OsString;
 
 use brisk_vm::qemu::cmdline::{CommandLine, Fields, Item, escape};
+
+use super::known::{
+    DEVICES, DISKS, GLOBALS, MACHINE, OF_HOST, PROPERTIES, SOUND, USB_OF_HOST, WITHOUT_SLOT,
+};
 
 /// Why a command line cannot be asked about.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -15,10 +20,8 @@ use brisk_vm::qemu::cmdline::{CommandLine, Fields, Item, escape};
 pub struct Unsuited(String);
 
 /// Options that are kept as they are: they describe the guest, and open nothing.
-const KEPT: [&str; 16] = [
-    "global",
+const KEPT: [&str; 11] = [
     "nodefaults",
-    "no-user-config",
     "no-hpet",
     "no-acpi",
     "no-fd-bootchk",
@@ -27,11 +30,8 @@ const KEPT: [&str; 16] = [
     "vga",
     "usb",
     "rtc",
-    "overcommit",
     "smp",
-    "action",
     "uuid",
-    "watchdog-action",
 ];
 /// Options that decide about the guest's devices in ways that are not followed.
 const NOT_FOLLOWED: [&str; 9] = [
@@ -44,38 +44,6 @@ const NOT_FOLLOWED: [&str; 9] = [
     "virtfs",
     "plugin",
     "device-tree",
-];
-/// Properties of devices that name something outside of the guest.
-const BACKENDS: [&str; 12] = [
-    "netdev",
-    "iothread",
-    "rng",
-    "cryptodev",
-    "memdev",
-    "hostmem",
-    "audiodev",
-    "romfile",
-    "display",
-    "pr-manager-id",
-    "iothread-vq-mapping",
-    "vhostfd",
-];
-/// Devices that do nothing without a disk.
-const DISKS: [&str; 14] = [
-    "virtio-blk",
-    "virtio-blk-pci",
-    "virtio-blk-pci-non-transitional",
-    "virtio-blk-pci-transitional",
-    "virtio-blk-device",
-    "virtio-blk-ccw",
-    "scsi-hd",
-    "scsi-cd",
-    "scsi-disk",
-    "ide-hd",
-    "ide-cd",
-    "nvme",
-    "usb-storage",
-    "floppy",
 ];
 /// Memory of the guest, which it never touches.
 const MEMORY: &str = "256M";
@@ -95,7 +63,15 @@ pub fn harmless(words: &[OsString]) -> Result<Vec<String>, Unsuited> {
     for item in line.items() {
         made.add(item)?;
     }
-    let mut words: Vec<String> = ["-accel", "tcg", "-m", MEMORY].map(str::to_owned).into();
+    for global in line.globals() {
+        let name = format!("{}.{}", global.driver, global.property);
+        if GLOBALS.contains(&&*name) {
+            made.push("global", format!("{name}={}", plain(&global.value)?));
+        }
+    }
+    let mut words: Vec<String> = ["-accel", "tcg,tb-size=1", "-m", MEMORY]
+        .map(str::to_owned)
+        .into();
     words.extend(made.words);
     Ok(words)
 }
@@ -117,20 +93,20 @@ impl Made {
         match name {
             _ if KEPT.contains(&name) => {
                 self.words.push(format!("-{name}"));
-                self.words
-                    .extend(item.argument.iter().map(|_| item.text().into_owned()));
+                if item.argument.is_some() {
+                    self.words.push(plain(&item.text())?.to_owned());
+                }
             }
             _ if NOT_FOLLOWED.contains(&name) => {
                 return Err(Unsuited(format!("-{name} is not followed")));
             }
-            "cpu" => self.push("cpu", cpu(&item.text())),
-            "boot" => {
-                let kept = without(&fields, &["splash"]);
-                self.push("boot", joined(None, &kept));
+            "cpu" => {
+                let model = cpu(plain(&item.text())?);
+                self.push("cpu", model);
             }
             "machine" => self.machine(&fields)?,
             "device" => self.device(&fields)?,
-            "drive" => self.drive(&fields),
+            "drive" => self.drive(&fields)?,
             "hda" | "hdb" | "hdc" | "hdd" => {
                 let index = name.as_bytes()[2] - b'a';
                 self.push("drive", format!("if=ide,index={index},{}", NOTHING));
@@ -146,10 +122,10 @@ impl Made {
                 }
                 other => return Err(Unsuited(format!("-usbdevice {other} is not followed"))),
             },
-            "nic" => self.nic(&fields),
+            "nic" => self.nic(&fields)?,
             // A front end alone; what it is connected to is another option.
             "net" if item.text().starts_with("nic") => {
-                let kept = without(&fields, &["type", "netdev"]);
+                let kept = only(&fields, &["model", "macaddr", "addr"])?;
                 self.push("net", joined(Some("nic"), &kept));
             }
             "net" if item.text() == "none" => self.push("net", "none"),
@@ -159,25 +135,18 @@ impl Made {
     }
 
     fn machine(&mut self, fields: &Fields) -> Result<(), Unsuited> {
-        let mut kept = Vec::new();
-        for field in fields.iter() {
-            match &*field.key {
-                "accel" | "kernel" | "initrd" | "append" | "dtb" | "firmware"
-                | "memory-backend" | "dumpdtb" | "pflash0" | "pflash1" | "kernel-irqchip"
-                | "kernel_irqchip" | "memory-encryption" => {}
-                "confidential-guest-support" => {
-                    return Err(Unsuited(
-                        "a confidential guest needs the host's firmware".into(),
-                    ));
-                }
-                // Proxmox VE names its own revisions of a type behind a plus sign.
-                "type" => {
-                    let name = field.value.split_once("+pve");
-                    kept.insert(0, ("type", name.map_or(&*field.value, |(name, _)| name)));
-                }
-                key if key.contains('.') && !key.starts_with("hmat") => {}
-                key => kept.push((key, &*field.value)),
-            }
+        if fields.get("confidential-guest-support").is_some() {
+            return Err(Unsuited(
+                "a confidential guest needs the host's firmware".into(),
+            ));
+        }
+        let mut kept = only(fields, MACHINE)?;
+        kept.retain(|(key, _)| *key != "kernel-irqchip");
+        if let Some(place) = kept.iter().position(|(key, _)| *key == "type") {
+            let (key, kind) = kept.remove(place);
+            // Proxmox VE names its own revisions of a type behind a plus sign.
+            let kind = kind.split_once("+pve").map_or(kind, |(kind, _)| kind);
+            kept.insert(0, (key, kind));
         }
         if !kept.is_empty() {
             self.push("machine", joined(None, &kept));
@@ -186,43 +155,34 @@ impl Made {
     }
 
     fn device(&mut self, fields: &Fields) -> Result<(), Unsuited> {
-        let driver = fields.get("driver").unwrap_or_default().to_owned();
-        let place = |keys: &[&str]| -> Vec<(&str, &str)> {
-            let of = |field: &'_ brisk_vm::qemu::cmdline::Field| keys.contains(&&*field.key);
-            let found = fields.iter().filter(|field| of(field));
-            found.map(|field| (&*field.key, &*field.value)).collect()
-        };
-        match &*driver {
-            // Memory, and what has its place in it: nothing that counts as a slot.
-            "pc-dimm" | "nvdimm" | "virtio-mem-pci" | "virtio-pmem-pci" | "vmcoreinfo" => {
-                return Ok(());
-            }
-            driver if driver.starts_with("tpm-") => return Ok(()),
-            "usb-host" => {
-                let kept = place(&["id", "bus", "port"]);
-                self.push("device", joined(Some("usb-mouse"), &kept));
-                return Ok(());
-            }
-            driver if needs_host(driver) => {
-                let kept = place(&["id", "bus", "addr", "multifunction"]);
-                self.push("device", joined(Some(SUBSTITUTE), &kept));
-                return Ok(());
-            }
-            _ => {}
-        }
-        let mut dropped = BACKENDS.to_vec();
-        dropped.extend(["driver", "drive", "chardev", "vhost"]);
-        let mut kept = without(fields, &dropped);
-        kept.retain(|(key, _)| !key.contains('.'));
-        let node;
-        let driver = match &*driver {
-            // A disk of the host's, by SCSI commands.
+        let driver = plain(fields.get("driver").unwrap_or_default())?;
+        let starts = |names: &[&str]| names.iter().any(|name| driver.starts_with(name));
+        // A disk of the host's, by SCSI commands.
+        let driver = match driver {
             "scsi-block" | "scsi-generic" => "scsi-hd",
             driver => driver,
         };
+        if WITHOUT_SLOT.contains(&driver) {
+            return Ok(());
+        }
+        if USB_OF_HOST.contains(&driver) {
+            let kept = only(fields, &["id", "bus", "port"])?;
+            self.push("device", joined(Some("usb-mouse"), &kept));
+            return Ok(());
+        }
+        if starts(OF_HOST) {
+            let kept = only(fields, &["id", "bus", "addr", "multifunction"])?;
+            self.push("device", joined(Some(SUBSTITUTE), &kept));
+            return Ok(());
+        }
+        let known = [DISKS, SOUND, DEVICES];
+        if !known.iter().any(|list| list.contains(&driver)) {
+            return Err(Unsuited(format!("the device {driver} is not known")));
+        }
+        let mut kept = only(fields, PROPERTIES)?;
+        self.nodes += 1;
+        let node = format!("brisk{}", self.nodes);
         if DISKS.contains(&driver) {
-            self.nodes += 1;
-            node = format!("brisk{}", self.nodes);
             let size = if driver == "floppy" {
                 FLOPPY_BYTES
             } else {
@@ -233,25 +193,26 @@ impl Made {
                 format!("driver=null-co,node-name={node},size={size},read-only={read_only}");
             self.push("blockdev", argument);
             kept.push(("drive", &node));
+        } else if SOUND.contains(&driver) {
+            self.push("audiodev", format!("none,id={node}"));
+            kept.push(("audiodev", &node));
         } else if fields.get("chardev").is_some() {
-            self.nodes += 1;
-            node = format!("brisk{}", self.nodes);
             self.push("chardev", format!("null,id={node}"));
             kept.push(("chardev", &node));
+        } else {
+            self.nodes -= 1;
         }
         self.push("device", joined(Some(driver), &kept));
         Ok(())
     }
 
-    fn drive(&mut self, fields: &Fields) {
+    fn drive(&mut self, fields: &Fields) -> Result<(), Unsuited> {
         let interface = fields.get("if");
         // Firmware is of no device; a disk without an interface belongs to a device, which has its own.
         if matches!(interface, Some("none" | "pflash")) {
-            return;
+            return Ok(());
         }
-        let keys = ["if", "media", "index", "bus", "unit"];
-        let found = fields.iter().filter(|field| keys.contains(&&*field.key));
-        let kept: Vec<_> = found.map(|field| (&*field.key, &*field.value)).collect();
+        let kept = only(fields, &["if", "media", "index", "bus", "unit"])?;
         let nothing = if interface == Some("floppy") {
             FLOPPY
         } else {
@@ -259,18 +220,18 @@ impl Made {
         };
         let comma = if kept.is_empty() { "" } else { "," };
         self.push("drive", format!("{}{comma}{nothing}", joined(None, &kept)));
+        Ok(())
     }
 
-    fn nic(&mut self, fields: &Fields) {
+    fn nic(&mut self, fields: &Fields) -> Result<(), Unsuited> {
         match fields.get("type") {
             Some("none") => self.push("nic", "none"),
             _ => {
-                let keys = ["model", "mac", "macaddr", "addr"];
-                let found = fields.iter().filter(|field| keys.contains(&&*field.key));
-                let kept: Vec<_> = found.map(|field| (&*field.key, &*field.value)).collect();
+                let kept = only(fields, &["model", "mac", "macaddr", "addr"])?;
                 self.push("nic", joined(Some("hubport,hubid=0"), &kept));
             }
         }
+        Ok(())
     }
 }
 
@@ -293,22 +254,23 @@ fn cpu(text: &str) -> String {
     parts.collect::<Vec<_>>().join(",")
 }
 
-/// Whether a device is one of the host, or is made by another program of it.
-fn needs_host(driver: &str) -> bool {
-    let starts = [
-        "vfio-",
-        "vhost-",
-        "ivshmem",
-        "virtio-9p",
-        "virtio-vga-gl",
-        "virtio-gpu-gl",
-    ];
-    starts.iter().any(|start| driver.starts_with(start))
+/// Those fields of an option that are known to be about the guest alone.
+fn only<'a>(fields: &'a Fields, keys: &[&str]) -> Result<Vec<(&'a str, &'a str)>, Unsuited> {
+    let kept = fields.iter().filter(|field| keys.contains(&&*field.key));
+    kept.map(|field| Ok((&*field.key, plain(&field.value)?)))
+        .collect()
 }
 
-fn without<'a>(fields: &'a Fields, keys: &[&str]) -> Vec<(&'a str, &'a str)> {
-    let kept = fields.iter().filter(|field| !keys.contains(&&*field.key));
-    kept.map(|field| (&*field.key, &*field.value)).collect()
+/// A value without anything that QEMU could take for more than a value.
+fn plain(text: &str) -> Result<&str, Unsuited> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_.,=+-:/ ".contains(c);
+    let asks = text
+        .split([',', '='])
+        .any(|part| matches!(part, "help" | "?"));
+    match text.chars().all(is_plain) && !asks {
+        true => Ok(text),
+        false => Err(Unsuited(format!("{text:?} is not followed"))),
+    }
 }
 
 fn joined(first: Option<&str>, pairs: &[(&str, &str)]) -> String {

@@ -2,11 +2,12 @@
 //! nothing.
 
 mod harmless;
+mod known;
 #[cfg(test)]
 mod tests;
 
 use std::fmt;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -14,11 +15,12 @@ use std::time::{Duration, Instant};
 
 use brisk_host::files;
 use brisk_host::program;
-use brisk_sys::{die_with_parent, wait_for};
+use brisk_sys::{bounded, die_with_parent, wait_for};
 use brisk_vm::cache::Cache;
-use brisk_vm::qemu::choose;
+
+use brisk_vm::qemu::{SANDBOX, choose};
 use rustix::event::{PollFd, PollFlags};
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, geteuid, pidfd_open};
 use serde::Serialize;
 
 use super::fix::{self, Context, Fixed, Wanted};
@@ -29,6 +31,13 @@ pub use harmless::{Unsuited, harmless};
 const LIMIT: Duration = Duration::from_secs(60);
 /// Bytes of QEMU's messages that are kept.
 const TAIL: u64 = 2000;
+/// Most memory that QEMU may map, and the largest file that it may write: its screens are such.
+const MOST_MEMORY: u64 = 4 << 30;
+const MOST_FILE: u64 = 256 << 20;
+/// User and group that have no files, as which root runs QEMU.
+const NOBODY: u32 = 65534;
+/// Beginning of the first answer of a machine that was made.
+const GREETING: &[u8] = b"{\"QMP\"";
 /// What QEMU reads once the machine is there (`qapi/control.json`).
 const QUIT: &[u8] = b"{\"execute\":\"qmp_capabilities\"}\n{\"execute\":\"quit\"}\n";
 
@@ -61,7 +70,8 @@ impl fmt::Display for Answer {
             Self::Accepted { qemu } => {
                 write!(
                     f,
-                    "{qemu} takes the changed command line; the guest was not started"
+                    "{qemu} makes the machine and the devices of the changed command line; the \
+                     guest was not started"
                 )
             }
             Self::Refused { qemu, reason } => {
@@ -180,17 +190,22 @@ impl Tester {
         let messages = tempfile::tempfile()?;
         let mut command = Command::new(&self.program);
         command
-            .args([
-                "-S", "-display", "none", "-monitor", "none", "-serial", "none",
-            ])
+            .args(["-S", "-no-user-config", "-sandbox", SANDBOX])
+            .args(["-display", "none", "-monitor", "none", "-serial", "none"])
             .args(["-parallel", "none", "-qmp", "stdio"])
             .args(words)
+            .env_clear()
+            .env("QEMU_AUDIO_DRV", "none")
+            .current_dir("/")
             .stdin(Stdio::piped())
-            .stdout(Stdio::null())
+            .stdout(Stdio::piped())
             .stderr(messages.try_clone()?)
             // A terminal's Ctrl-C ends brisk, and brisk's end QEMU.
             .process_group(0);
-        let mut child = die_with_parent(&mut command).spawn()?;
+        if geteuid().is_root() {
+            command.uid(NOBODY).gid(NOBODY);
+        }
+        let mut child = bounded(die_with_parent(&mut command), MOST_MEMORY, MOST_FILE).spawn()?;
         let process = pidfd_open(Pid::from_child(&child), PidfdFlags::empty())?;
         if let Some(mut stdin) = child.stdin.take() {
             // A pipe has room for it. A QEMU that has ended says why.
@@ -204,12 +219,20 @@ impl Tester {
             }
         }
         let status = child.wait()?;
-        if status.success() {
+        let mut answer = Vec::new();
+        if let Some(stdout) = child.stdout.take() {
+            stdout.take(TAIL).read_to_end(&mut answer)?;
+        }
+        // It printed help where it did not get so far.
+        let was_made = answer.starts_with(GREETING);
+        if status.success() && was_made {
             return Ok(Ok(()));
         }
         let text = files::tail(&messages, TAIL).unwrap_or_default();
-        let lines = text.lines().filter(|line| !line.contains("warning:"));
-        let text = program::tail(&lines.collect::<Vec<_>>().join("\n")).replace('\n', "; ");
+        let is_reason =
+            |line: &&str| !line.contains("warning:") && !line.contains("failed to open module");
+        let lines: Vec<_> = text.lines().filter(is_reason).collect();
+        let text = program::tail(&lines.join("\n")).replace('\n', "; ");
         Ok(Err(match &*text {
             "" => status.to_string(),
             text => text.to_owned(),

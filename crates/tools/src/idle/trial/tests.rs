@@ -33,7 +33,7 @@ fn nothing_of_the_host_is_left() {
     let made = of(line).unwrap();
     assert_eq!(
         made,
-        "-machine type=q35,hpet=off -cpu max,hv-relaxed -boot menu=on \
+        "-machine type=q35,hpet=off -cpu max,hv-relaxed \
          -blockdev driver=null-co,node-name=brisk1,size=1073741824,read-only=off \
          -device virtio-blk-pci,bus=pcie.0,addr=0x4,drive=brisk1 \
          -device virtio-net-pci,mac=52:54:00:00:00:01 -device virtio-rng-pci,bus=pcie.0 \
@@ -87,9 +87,63 @@ fn what_is_not_followed_is_said() {
             "confidential",
         ),
         ("kvm -what 1", "-what"),
+        (
+            "kvm -device uefi-vars-x64,jsonfile=/etc/x",
+            "uefi-vars-x64 is not known",
+        ),
+        ("kvm -device loader,file=/dev/zero", "loader is not known"),
+        ("kvm -device guest-loader,addr=0,initrd=/x", "guest-loader"),
+        ("kvm -device ipmi-bmc-sim,sdrfile=/x", "ipmi-bmc-sim"),
+        (
+            "kvm -device 'virtio-rng-pci,,romfile=/x'",
+            "virtio-rng-pci,romfile",
+        ),
+        (
+            "kvm -device 'virtio-rng-pci,,driver=vfio-pci,,host=1'",
+            "vfio-pci",
+        ),
+        ("kvm -cpu help", "\"help\" is not followed"),
+        ("kvm -smp ?", "\"?\""),
+        ("kvm -device VGA,id=help", "\"help\""),
     ] {
         let error = of(line).unwrap_err();
         assert!(error.contains(what), "{line}: {error}");
+    }
+}
+
+/// Of a device that is known, what may open something is left out, however it is written.
+#[test]
+fn properties_that_are_not_known_are_left_out() {
+    for (line, expected) in [
+        (
+            r#"kvm -device '{"driver":"virtio-rng-pci","max-bytes=1,romfile":"/x","id":"a"}'"#,
+            "-device virtio-rng-pci,id=a",
+        ),
+        (
+            "kvm -global virtio-net-pci.romfile=/x -global driver=VGA,property=romfile,value=/x \
+             -device virtio-net-pci,id=n",
+            "-device virtio-net-pci,id=n",
+        ),
+        (
+            "kvm -global ICH9-LPC.disable_s3=1",
+            "-global ICH9-LPC.disable_s3=1",
+        ),
+        (
+            "kvm -device virtio-input-host-pci,evdev=/dev/input/event0,addr=5 \
+             -device u2f-passthru,hidraw=/dev/hidraw0,bus=u.0",
+            "-device virtio-rng-pci,addr=5 -device usb-mouse,bus=u.0",
+        ),
+        ("kvm -overcommit mem-lock=on -action panic=none", ""),
+        (
+            "kvm -M pc,dumpdtb=/x,shim=/y,igvm-cfg=z,pcspk-audiodev=s",
+            "-machine type=pc",
+        ),
+        (
+            "kvm -audiodev wav,id=s,path=/x -device AC97,audiodev=s,addr=3",
+            "-audiodev none,id=brisk1 -device AC97,addr=3,audiodev=brisk1",
+        ),
+    ] {
+        assert_eq!(of(line).as_deref(), Ok(expected), "{line}");
     }
 }
 
@@ -98,7 +152,7 @@ fn refusing(words: &str) -> (tempfile::TempDir, Tester) {
     let dir = tempfile::tempdir().unwrap();
     let program = dir.path().join("qemu");
     let script = format!(
-        "#!/bin/sh\nread -r capabilities; read -r quit\ncase \"$*\" in {words}) echo 'warning: old' >&2; echo 'no slot' >&2; exit 1;; esac\n"
+        "#!/bin/sh\nread -r capabilities; read -r quit\necho '{{\"QMP\": {{}}}}'\ncase \"$*\" in {words}) echo 'warning: old' >&2; echo 'no slot' >&2; exit 1;; esac\n"
     );
     fs::write(&program, script).unwrap();
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
@@ -143,6 +197,12 @@ fn a_change_that_qemu_refuses_is_not_made() {
         (*rule, &**reason),
         ("usb-uhci", "QEMU 1.0 refuses it: no slot")
     );
+
+    // A program that prints something else has made nothing.
+    let (dir, tester) = refusing("nothing");
+    fs::write(dir.path().join("qemu"), "#!/bin/sh\necho help\n").unwrap();
+    let (_, answer) = tester.fix(&text(), &Context::default(), wanted).unwrap();
+    assert!(matches!(answer, Some(Answer::Unknown { .. })), "{answer:?}");
 
     // The guest as it is is refused, too: that says nothing of the change.
     let (_dir, tester) = refusing("*");
