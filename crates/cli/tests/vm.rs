@@ -282,7 +282,44 @@ fn users(all: &Machines) {
         &["exec", "a", "-u", "bob", "--", "id"],
         &["in the first 32 KiB"],
     );
+    // Whether a number behind that has an account is not known.
+    all.refuses(
+        &["exec", "a", "-u", "1999", "--", "id"],
+        &["in the first 32 KiB", "USER:GROUP"],
+    );
+    assert!(
+        by(&["-u", "1999:7"])
+            .exits(0)
+            .text()
+            .starts_with("1999\n7\n/\n")
+    );
+    // Nobody waits for a pipe, nor for its guest.
+    let pipe = "rm /etc/passwd && mkfifo /etc/passwd";
+    let _ = all.vm(&["exec", "a", "-u", "1:1"]).script("true").exits(0);
     let _ = all.does(&["set", "a", "--user", "root"]);
+    assert_eq!(all.output("a", pipe), "");
+    // A shell would wait for it by itself.
+    let run = all.vm(&["exec", "a", "-u", "78"]);
+    let _ = run.command(["busybox", "true"]).exits(0);
+    let run = all.vm(&["exec", "a"]);
+    let _ = run.command(["busybox", "rm", "/etc/passwd"]).exits(0);
+    // Root needs no account; the last number is nobody's.
+    assert!(
+        by(&["-u", "root"])
+            .exits(0)
+            .text()
+            .starts_with("0\n0\n/root\n")
+    );
+    all.refuses(
+        &["exec", "a", "-u", "4294967295", "--", "id"],
+        &["has no user"],
+    );
+    for user in ["-1", "\u{1b}[31m", "a b"] {
+        all.refuses(
+            &["set", "a", &format!("--user={user}")],
+            &["a name or a number"],
+        );
+    }
     // As many at once as there are ports: each asks for the file.
     std::thread::scope(|scope| {
         for number in 0..4 {

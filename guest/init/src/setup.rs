@@ -84,9 +84,11 @@ fn warm_up(job: &mut Job<'static>, port: &mut Port, trace: Trace) {
     }
 }
 
-/// Sends a file, which one read has all of.
+/// Sends a file, which one read has all of. What is no file, as a pipe that nobody writes to, is
+/// nothing.
 fn send_file(path: &[u8], port: &mut Port) {
-    let Ok(file) = sys::open(Text::new(path), sys::O_RDONLY, 0) else {
+    let flags = sys::O_RDONLY | sys::O_NONBLOCK;
+    let Ok(file) = sys::open(Text::new(path), flags, 0) else {
         return;
     };
     port.drain();

@@ -59,31 +59,52 @@ pub(crate) fn resolve(who: &User, root: &Root) -> Result<Identity, Error> {
             "give one that is there, or a number",
         ),
     };
-    let lone = accounts.is_some().then_some(0);
+    let lone = match accounts {
+        Some(_) => Lone::Root,
+        None => Lone::Same,
+    };
     find(who, &read("passwd")?, || read("group"), lone, unknown)
 }
 
-/// Looks names up in the texts of passwd(5) and group(5). A number without an account has the group
-/// `lone`, or the one of the same number.
+/// The group of a number without an account.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lone {
+    /// That of the same number.
+    Same,
+    /// That of root.
+    Root,
+    /// It is not known whether there is an account: the list is not whole.
+    NotKnown,
+}
+
+/// Looks names up in the texts of passwd(5) and group(5).
 pub(crate) fn find<E>(
     who: &User,
     passwd: &str,
     group: impl FnOnce() -> Result<String, E>,
-    lone: Option<u32>,
+    lone: Lone,
     unknown: impl Fn(&str, &str) -> E,
 ) -> Result<Identity, E> {
-    let number = who.user.parse().ok();
+    // The last number means "as it is" to setuid(2).
+    let number = who.user.parse().ok().filter(|number| *number != u32::MAX);
     let account = passwd.lines().find_map(|line| {
         let mut fields = line.split(':');
         let name = fields.next()?;
         let user: u32 = fields.nth(1)?.parse().ok()?;
         let group: u32 = fields.next()?.parse().ok()?;
-        let home = fields.nth(1)?.to_owned();
+        let home = fields
+            .nth(1)
+            .filter(|home| !home.contains('\0'))?
+            .to_owned();
         (name == who.user || number == Some(user)).then_some((user, group, home))
     });
     let (user, own_group, home) = match (account, number) {
         (Some((user, group, home)), _) => (user, group, Some(home)),
-        (None, Some(number)) => (number, lone.unwrap_or(number), None),
+        (None, Some(number)) => match (lone, &who.group) {
+            (Lone::Same, _) | (Lone::NotKnown, Some(_)) => (number, number, None),
+            (Lone::Root, _) => (number, 0, None),
+            (Lone::NotKnown, None) => return Err(unknown("user", &who.user)),
+        },
         (None, None) => return Err(unknown("user", &who.user)),
     };
     let group = match &who.group {

@@ -157,7 +157,10 @@ pub enum Autoshutdown {
 
 /// Whether it has the form of `USER[:GROUP]`.
 fn is_user(text: &str) -> bool {
-    let is_name = |name: &str| !name.is_empty() && !name.contains([':', '\n', '\0']);
+    let is_name = |name: &str| {
+        let is_part = |c: char| !c.is_control() && !c.is_whitespace() && c != ':';
+        !name.is_empty() && !name.starts_with('-') && name.chars().all(is_part)
+    };
     let (user, group) = text
         .split_once(':')
         .map_or((text, None), |(user, group)| (user, Some(group)));

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io::Read;
 use std::os::unix::ffi::OsStringExt;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use brisk_host::files;
 use brisk_vm::guest::Step;
@@ -17,7 +17,7 @@ use super::live::{Unready, condition, unready};
 use super::page_service::looking_after;
 use super::paths::VmPaths;
 use super::ports::{ALL, MAX_ANSWER, PORTS, Port, converse};
-use crate::guest::user::{self, Identity};
+use crate::guest::user::{self, Identity, Lone};
 use crate::guest::{User, variables};
 use crate::run::{Ending, Session};
 
@@ -90,39 +90,92 @@ impl ExecRequest {
     }
 }
 
-/// Numbers and home of a user in a VM, by its files as they are now.
-fn identity(paths: &VmPaths, who: &User) -> Result<Identity, Error> {
-    let read = |name: &str| -> Result<String, Error> {
+/// A list of users or groups of a VM, as it is now.
+struct List {
+    text: String,
+    /// Whether it is longer than what init sends.
+    is_cut: bool,
+}
+
+impl List {
+    /// None if that takes longer than `limit`.
+    fn read(paths: &VmPaths, name: &str, limit: Instant) -> Result<Option<Self>, Error> {
         let path = format!("/etc/{name}");
         let steps = [Step::SendFile { path: path.clone() }];
         let port = loop {
             if let Some(port) = Port::free(paths, PORTS..ALL)? {
                 break port;
             }
+            if Instant::now() > limit {
+                return Ok(None);
+            }
             // Another command of brisk's asks for something.
             std::thread::sleep(GLANCE);
             is_ready(paths)?;
         };
-        let mut answer =
-            converse(&port.stream, &steps, true, ANSWER, &|| Ok(())).map_err(|reason| {
-                Error::Guest {
-                    reason: format!("{path} could not be read: {reason}"),
-                    console: paths.runtime_files().console,
-                }
-            })?;
-        if answer.len() == MAX_ANSWER {
-            // The last line is cut off.
+        let left = limit.saturating_duration_since(Instant::now());
+        let answer = converse(&port.stream, &steps, true, left, &|| Ok(()));
+        let mut answer = match answer {
+            Err(_) if Instant::now() > limit => return Ok(None),
+            answer => answer.map_err(|reason| {
+                let what = format!("does not show its {path}: {reason}");
+                Error::state(
+                    &paths.name,
+                    &what,
+                    "brisk vm console shows its last messages",
+                )
+            })?,
+        };
+        let is_cut = answer.len() == MAX_ANSWER;
+        if is_cut {
             let end = answer.iter().rposition(|byte| *byte == b'\n');
             answer.truncate(end.unwrap_or_default());
         }
-        Ok(String::from_utf8_lossy(&answer).into_owned())
+        let text = String::from_utf8_lossy(&answer).into_owned();
+        Ok(Some(Self { text, is_cut }))
+    }
+}
+
+/// Numbers and home of a user in a VM, by its files as they are now; None if that takes longer than
+/// `limit`.
+fn identity(paths: &VmPaths, who: &User, limit: Instant) -> Result<Option<Identity>, Error> {
+    let Some(passwd) = List::read(paths, "passwd", limit)? else {
+        return Ok(None);
+    };
+    let of_name = |name: &Option<String>| {
+        name.as_ref()
+            .is_some_and(|name| name.parse::<u32>().is_err())
+    };
+    let group = match of_name(&who.group) {
+        true => List::read(paths, "group", limit)?,
+        false => Some(List {
+            text: String::new(),
+            is_cut: false,
+        }),
+    };
+    let Some(group) = group else {
+        return Ok(None);
     };
     let unknown = |kind: &str, name: &str| {
-        let file = if kind == "user" { "passwd" } else { "group" };
-        let what = format!("has no {kind} {name:?} in the first 32 KiB of its /etc/{file}");
-        Error::state(&paths.name, &what, "give one that is there, or a number")
+        let (file, list) = match kind {
+            "user" => ("passwd", &passwd),
+            _ => ("group", &group),
+        };
+        let (part, hint) = match list.is_cut {
+            true => (
+                "the first 32 KiB of ",
+                "give the numbers of user and group, USER:GROUP",
+            ),
+            false => ("", "give one that is there, or a number"),
+        };
+        let what = format!("has no {kind} {name:?} in {part}its /etc/{file}");
+        Error::state(&paths.name, &what, hint)
     };
-    user::find(who, &read("passwd")?, || read("group"), None, unknown)
+    let lone = match passwd.is_cut {
+        true => Lone::NotKnown,
+        false => Lone::Same,
+    };
+    user::find(who, &passwd.text, || Ok(group.text.clone()), lone, unknown).map(Some)
 }
 
 /// Runs a command in a VM. If as many run already as can at once, it waits for one of them to
@@ -138,8 +191,24 @@ pub fn exec(
 ) -> Result<Ending, Error> {
     let mut notified = false;
     is_ready(paths)?;
-    let who = words.user.as_ref();
-    let identity = who.map(|who| identity(paths, who)).transpose()?;
+    // Root needs no account.
+    let is_other = |who: &&User| who.user != "root" || who.group.is_some();
+    let mut who = None;
+    if let Some(user) = words.user.as_ref().filter(is_other) {
+        let limit = timeout.map_or(ANSWER, |timeout| timeout.min(ANSWER));
+        who = identity(paths, user, Instant::now() + limit)?;
+        if who.is_none() {
+            let what = "did not say in time who its users are";
+            let hint = "brisk vm console shows its last messages";
+            return match timeout {
+                Some(timeout) if timeout < ANSWER => Ok(Ending::TimedOut {
+                    started: false,
+                    console: String::new(),
+                }),
+                _ => Err(Error::state(&paths.name, what, hint)),
+            };
+        }
+    }
     let port = loop {
         is_ready(paths)?;
         if let Some(port) = Port::free(paths, 0..PORTS)? {
@@ -166,7 +235,7 @@ pub fn exec(
     });
     let session = Session::at_port(
         port.stream,
-        &words.steps(identity.as_ref()),
+        &words.steps(who.as_ref()),
         words.terminal.is_some(),
     )?;
     Ok(looking_after(paths, || session.run(timeout, false))??.0)
