@@ -35,9 +35,9 @@ mod spawn;
 mod sys;
 mod trace;
 
+use job::Trouble;
 use port::Port;
 use protocol::{GuestTimestamp, Kind, Stage};
-use job::Trouble;
 use sys::Text;
 use trace::Trace;
 

@@ -1,9 +1,9 @@
 //! Relay of bytes between the command and the host until the command ends.
 
-use crate::port::Port;
-use crate::protocol::{Exit, GuestTimestamp, Kind, STDIN_WINDOW};
 use crate::job::Job;
+use crate::port::Port;
 use crate::prepared::Relay;
+use crate::protocol::{Exit, GuestTimestamp, Kind, STDIN_WINDOW};
 use crate::spawn::{self, Child};
 use crate::sys::{self, PollFd};
 use crate::trace::Trace;

@@ -1,8 +1,8 @@
 //! Service of a persistent VM: commands at ports of their own, for hosts that come and go.
 
+use crate::job::{Job, Trouble};
 use crate::port::Port;
 use crate::relay;
-use crate::job::{Job, Trouble};
 use crate::setup;
 use crate::spawn;
 use crate::sys::{self, PollFd};
