@@ -267,6 +267,30 @@ fn another_systems_tree_is_looked_at() {
 }
 
 #[test]
+fn a_tree_without_devices_says_nothing_of_cryptodev() {
+    let root = system();
+    let list = |format: &str| {
+        let list = brisk_of!["crypto", "list", "sha1", "--format", format, "--sysroot"];
+        list.args([root.path()]).exits(0).text()
+    };
+    let json =
+        || serde_json::from_str::<Value>(&list("json")).unwrap()["kernel"]["cryptodev"].clone();
+    let line = "/dev/crypto: not known, the tree has no devices\n";
+    assert!(list("table").contains(line), "{}", list("table"));
+    assert_eq!(json(), Value::Null);
+    // As an image of a root has it, for devtmpfs.
+    let dev = root.path().join("dev");
+    fs::create_dir(&dev).unwrap();
+    assert_eq!(json(), Value::Null);
+    for (name, line, value) in [("null", "none", false), ("crypto", "there", true)] {
+        fs::write(dev.join(name), "").unwrap();
+        let text = list("table");
+        assert!(text.contains(&format!("/dev/crypto: {line}\n")), "{text}");
+        assert_eq!(json(), value);
+    }
+}
+
+#[test]
 fn what_a_tree_lacks_is_not_known() {
     let root = system();
     let remove = |path: &str| fs::remove_file(root.path().join(path)).unwrap();

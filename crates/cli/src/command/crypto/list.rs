@@ -284,10 +284,10 @@ fn devices_text(devices: &[Device]) -> String {
 
 fn remarks(kernel: &Kernel) -> String {
     let mut text = String::new();
-    let cryptodev = if kernel.has_cryptodev {
-        "there"
-    } else {
-        "none"
+    let cryptodev = match kernel.has_cryptodev {
+        Some(true) => "there",
+        Some(false) => "none",
+        None => "not known, the tree has no devices",
     };
     let _ = writeln!(text, "/dev/crypto: {cryptodev}");
     if let Some(tls) = &kernel.tls {

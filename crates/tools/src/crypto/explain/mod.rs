@@ -277,7 +277,7 @@ impl<'a> Subject<'a> {
     /// Whether OpenSSL gets to the kernel by cryptodev, which refuses no driver: it calls
     /// `crypto_alloc_skcipher(name, 0, 0)` (`cryptlib.c` of cryptodev-linux).
     fn is_by_cryptodev(&self) -> bool {
-        self.route == Route::Openssl && self.kernel().has_cryptodev
+        self.route == Route::Openssl && self.kernel().has_cryptodev == Some(true)
     }
 
     /// What the consumer gets for the algorithm's name.

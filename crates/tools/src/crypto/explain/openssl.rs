@@ -72,8 +72,8 @@ fn without_engines(library: &Library) -> Outcome {
 
 fn by_engine(subject: &Subject<'_>, library: &Library) -> Outcome {
     let id = match subject.kernel().has_cryptodev {
-        true => "devcrypto",
-        false => "afalg",
+        Some(true) => "devcrypto",
+        _ => "afalg",
     };
     let path = library.configuration_path.as_deref();
     let path = path.map_or("openssl.cnf".into(), |path| path.display().to_string());

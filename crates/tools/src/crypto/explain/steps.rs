@@ -303,14 +303,18 @@ fn consumer(subject: &Subject<'_>) -> Outcome {
     match consumer.is_there(subject.kernel(), kind) {
         May::Yes => Outcome::yes("the kernel's configuration and modules"),
         May::Unknown(reason) => Outcome::unknown(reason),
-        May::No(_) if subject.route == Route::Openssl && subject.kernel().has_cryptodev => {
-            Outcome::yes("/dev/crypto")
-        }
-        May::No(why) => Outcome::no(
-            why.source,
-            format!("{} is not there: {}.", consumer.name(), why.reason),
-            advice("boot a kernel with that option"),
-        ),
+        May::No(why) => match subject.kernel().has_cryptodev {
+            Some(true) if subject.route == Route::Openssl => Outcome::yes("/dev/crypto"),
+            None if subject.route == Route::Openssl => Outcome::unknown(format!(
+                "{}: {}; whether there is /dev/crypto is not known",
+                why.source, why.reason
+            )),
+            _ => Outcome::no(
+                why.source,
+                format!("{} is not there: {}.", consumer.name(), why.reason),
+                advice("boot a kernel with that option"),
+            ),
+        },
     }
 }
 

@@ -67,8 +67,8 @@ pub struct Kernel {
     pub af_alg_restrict: Option<u32>,
     /// Whether the kernel is in FIPS mode; None if there is no `/proc/sys`.
     pub is_fips: Option<bool>,
-    /// Whether there is `/dev/crypto`, of cryptodev-linux.
-    pub has_cryptodev: bool,
+    /// Whether there is `/dev/crypto`, of cryptodev-linux; None for a tree whose `dev` was not copied.
+    pub has_cryptodev: Option<bool>,
     /// Counters of `/proc/net/tls_stat`; None if kTLS is not loaded.
     pub tls: Option<BTreeMap<String, u64>>,
     /// Features of the CPU, as `/proc/cpuinfo` names them.
@@ -118,7 +118,7 @@ impl Kernel {
                 None => root.join("proc/sys").is_dir().then_some(false),
             },
             has_bus: root.join("sys/bus").is_dir(),
-            has_cryptodev: root.join("dev/crypto").exists(),
+            has_cryptodev: has_cryptodev(root),
             tls: text::of(root, "proc/net/tls_stat").map(|text| counters(&text)),
             cpu: features(root),
             capabilities: Capabilities::below(root),
@@ -141,7 +141,7 @@ impl Kernel {
             config: None,
             af_alg_restrict: None,
             is_fips: None,
-            has_cryptodev: false,
+            has_cryptodev: None,
             tls: None,
             cpu: BTreeSet::new(),
             capabilities: None,
@@ -192,6 +192,15 @@ impl Kernel {
     pub fn setting(&self, option: &str) -> Option<Setting> {
         self.config.as_ref().map(|config| config.get(option))
     }
+}
+
+/// Devices are made when a system starts: its tree has no `dev`, or an empty one for devtmpfs.
+fn has_cryptodev(root: &Path) -> Option<bool> {
+    if root.join("dev/crypto").exists() {
+        return Some(true);
+    }
+    let is_populated = root.join("dev/null").exists();
+    is_populated.then_some(false)
 }
 
 /// Lines `NAME VALUE`.

@@ -223,7 +223,7 @@ fn engine_row(engine: &OffloadEngine, kernel: &Kernel, library: &Library) -> Opt
         "afalg" => Consumer::AfAlg.is_there(kernel, Kind::Cipher),
         _ => May::Yes,
     };
-    let needs_cryptodev = engine.id == "devcrypto" && !kernel.has_cryptodev;
+    let is_by_cryptodev = engine.id == "devcrypto";
     let loaded = library.engines.iter().find(|it| it.id == engine.id);
     let is_available = loaded.is_none_or(|it| it.is_available);
     let (is_used, how) = match () {
@@ -232,13 +232,19 @@ fn engine_row(engine: &OffloadEngine, kernel: &Kernel, library: &Library) -> Opt
             "configured, but OpenSSL 4 has no engines: remove it".to_owned(),
         ),
         () if !is_there => (false, "configured, but not installed".to_owned()),
-        () if needs_cryptodev => (false, "there is no /dev/crypto".to_owned()),
+        () if is_by_cryptodev && kernel.has_cryptodev == Some(false) => {
+            (false, "there is no /dev/crypto".to_owned())
+        }
         () if matches!(af_alg, May::No(_)) => (false, "the kernel has no AF_ALG".to_owned()),
         () if !is_available => (false, "it cannot be initialised here".to_owned()),
         () if is_configured => (true, "the configuration activates it".to_owned()),
         () if matches!(af_alg, May::Unknown(_)) => (
             false,
             "-engine afalg; whether the kernel has AF_ALG is not known".to_owned(),
+        ),
+        () if is_by_cryptodev && kernel.has_cryptodev.is_none() => (
+            false,
+            "-engine devcrypto; whether there is /dev/crypto is not known".to_owned(),
         ),
         () => (false, format!("-engine {}", engine.id)),
     };

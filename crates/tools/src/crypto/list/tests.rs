@@ -166,13 +166,13 @@ fn libcrypto_is_listed_with_features_of_the_cpu_and_without() {
     OpenSSL 3.0.19 [CPU: SSSE3] not used OPENSSL_ia32cap=~0x200000000000000:~0x0:~0x0:~0x0:~0x0
     provider qatprovider [unknown] not used installed; the configuration does not activate it
     engine afalg [the kernel, by AF_ALG] not used -engine afalg
-    engine devcrypto [the kernel, by /dev/crypto] not used there is no /dev/crypto
+    engine devcrypto [the kernel, by /dev/crypto] not used -engine devcrypto; whether there is /dev/crypto is not known
     ");
     insta::assert_snapshot!(of_openssl("sha512", &library), @"
     OpenSSL 3.0.19 [CPU: AVX2, AVX] used
     OpenSSL 3.0.19 [CPU: SSSE3] not used OPENSSL_ia32cap=~0x1000000000000000:~0x20:~0x0:~0x0:~0x0
     provider qatprovider [unknown] not used installed; the configuration does not activate it
-    engine devcrypto [the kernel, by /dev/crypto] not used there is no /dev/crypto
+    engine devcrypto [the kernel, by /dev/crypto] not used -engine devcrypto; whether there is /dev/crypto is not known
     ");
     let arm = Library {
         cpu: CpuSettings::parse("OPENSSL_armcap=0xbd"),
