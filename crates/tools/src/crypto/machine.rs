@@ -12,6 +12,8 @@ pub struct Machine {
     pub kernel: Kernel,
     /// Its OpenSSL, or why there is none.
     pub library: Result<Library, String>,
+    /// Whether it is the one that brisk runs on.
+    pub is_here: bool,
 }
 
 impl Machine {
@@ -21,6 +23,7 @@ impl Machine {
         Self {
             kernel: Kernel::named(release),
             library: Err("it is another machine's".to_owned()),
+            is_here: false,
         }
     }
 
@@ -29,16 +32,20 @@ impl Machine {
     /// another system's tree files alone are read.
     #[must_use]
     pub fn at(root: &Path, openssl: Option<&str>) -> Self {
-        let is_this = root == Path::new("/");
-        let kernel = match is_this {
+        let is_here = root == Path::new("/");
+        let kernel = match is_here {
             true => Kernel::of_this_machine(),
             false => Kernel::below(root),
         };
-        let library = match (openssl, is_this) {
+        let library = match (openssl, is_here) {
             (None, _) => Err("not asked for".to_owned()),
             (Some(_), false) => Err("OpenSSL of another system's tree is not run".to_owned()),
             (Some(openssl), true) => Library::of(openssl, root),
         };
-        Self { kernel, library }
+        Self {
+            kernel,
+            library,
+            is_here,
+        }
     }
 }

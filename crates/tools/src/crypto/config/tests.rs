@@ -84,6 +84,7 @@ fn machine(library: Library) -> Machine {
     Machine {
         kernel,
         library: Ok(library),
+        is_here: true,
     }
 }
 
@@ -96,6 +97,7 @@ fn as_captured(capture: &str) -> Machine {
     Machine {
         kernel,
         library: Ok(three()),
+        is_here: true,
     }
 }
 
@@ -400,6 +402,7 @@ fn a_restricted_af_alg_is_in_the_way() {
         machine: Machine {
             kernel: kernel(&text),
             library: Ok(three()),
+            is_here: true,
         },
         ..case(AF_ALG, DRIVER)
     }

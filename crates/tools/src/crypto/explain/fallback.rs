@@ -51,10 +51,12 @@ fn falls_back(driver: &Driver) -> Option<bool> {
 
 /// What flags tell.
 fn untried(subject: &Subject<'_>, driver: &Driver) -> Outcome {
-    let to_try = command(format!(
-        "brisk crypto explain {} --try",
-        subject.algorithm.name
-    ));
+    let try_it = format!("brisk crypto explain {} --try", subject.algorithm.name);
+    // It uses a driver of the machine that it runs on.
+    let to_try = match subject.machine.is_here {
+        true => command(try_it),
+        false => advice(format!("run {try_it} on the machine itself")),
+    };
     match (falls_back(driver), driver.flags) {
         (Some(false), Some(_)) => Outcome::yes("NETLINK_CRYPTO: no NEED_FALLBACK"),
         (Some(false), None) => {

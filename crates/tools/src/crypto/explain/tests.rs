@@ -46,6 +46,7 @@ fn machine(capture: &str, library: Library) -> Machine {
     Machine {
         kernel: kernel(capture),
         library: Ok(library),
+        is_here: true,
     }
 }
 
@@ -382,6 +383,7 @@ fn what_is_not_known_is_no_cause() {
     let machine = Machine {
         kernel: kernel(&unknown),
         library: Err("openssl is not installed".into()),
+        is_here: true,
     };
     assert_eq!(cause(&machine, "aes-128-cbc", DM_CRYPT).0, "unknown");
     assert_eq!(cause(&machine, "aes-128-cbc", AF_ALG).0, "yes");

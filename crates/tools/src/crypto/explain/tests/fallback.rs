@@ -171,3 +171,25 @@ fn a_trial_that_failed_or_is_of_another_driver_tells_nothing() {
     };
     assert_eq!(step(FALLS_BACK, Some(&other)), step(FALLS_BACK, None));
 }
+
+#[test]
+fn a_driver_is_tried_on_its_own_machine() {
+    let algorithm = Algorithm::find("aes-128-cbc").unwrap();
+    for (is_here, expected) in [
+        (true, "brisk crypto explain aes-128-cbc --try"),
+        (
+            false,
+            "run brisk crypto explain aes-128-cbc --try on the machine itself",
+        ),
+    ] {
+        let machine = Machine {
+            is_here,
+            ..with_flags(FALLS_BACK)
+        };
+        let explanation = explain(&Subject::new(&machine, algorithm, AF_ALG));
+        let mut steps = explanation.steps.iter();
+        let step = steps.find(|step| step.id == "fallback").unwrap();
+        let fix = step.outcome.fix.as_ref().unwrap();
+        assert_eq!(fix.to_string(), expected);
+    }
+}
