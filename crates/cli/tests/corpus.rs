@@ -350,6 +350,13 @@ target",
         says: &[],
         never: &["hpet=off", "stimer"],
     },
+    // Tables alone, whose clock is in the commands, behind a prompt without $ and #.
+    Case {
+        words: &["crypto", "crossover", SAVED, "--from", "crypto/prompts.txt"],
+        status: 0,
+        says: &["aes-128-cbc, engine cryptodev is faster than aes-128-cbc from"],
+        never: &["CPU time"],
+    },
     Case {
         words: &[
             "crypto",

@@ -7,6 +7,7 @@
 //! these two wherever the output has them, and from the table only where it has nothing else.
 
 mod collected;
+mod command;
 mod failure;
 mod lines;
 mod runs;

@@ -59,29 +59,15 @@ pub(super) fn collect(runs: &[Run]) -> Speed {
 
 /// What the text says of the implementation.
 fn by(run: &Run) -> String {
-    let command = run.command.as_deref().unwrap_or_default();
-    let mut words = command.split_whitespace();
+    let command = run.command.as_ref();
     let mut parts = Vec::new();
     let engine = run.engine.as_ref().map(|engine| format!("engine {engine}"));
     parts.extend(engine);
     let failed = run.engine_failed.as_ref();
     parts.extend(failed.map(|engine| format!("without engine {engine}")));
-    let mut mask = run.processor.clone();
-    while let Some(word) = words.next() {
-        // Options of openssl begin with one or two dashes.
-        let option = word.trim_start_matches('-');
-        match option {
-            "provider" => parts.extend(words.next().map(|name| format!("provider {name}"))),
-            "propquery" => parts.extend(words.next().map(|query| format!("properties {query}"))),
-            "decrypt" => parts.push("decryption".to_owned()),
-            _ => {
-                let value = word.strip_prefix("OPENSSL_ia32cap=");
-                mask = value
-                    .map(|value| value.trim_matches(['"', '\'']).to_owned())
-                    .or(mask);
-            }
-        }
-    }
+    parts.extend(command.into_iter().flat_map(|it| it.manner.clone()));
+    let mask = command.and_then(|it| it.processor.as_ref());
+    let mask = mask.or(run.processor.as_ref());
     parts.extend(mask.map(|mask| format!("OPENSSL_ia32cap {mask}")));
     if !run.label.is_empty() {
         parts.push(run.label.clone());

@@ -3,6 +3,8 @@
 //! Their forms are those of `apps/speed.c`: `print_message`, `print_result`, `do_multi` and the end
 //! of `speed_main`, of OpenSSL 0.9.8 to 4.0 and of LibreSSL.
 
+use super::command::{self, Command};
+
 /// Longest line that is looked at, in bytes; those of results have less than 300.
 const LONGEST: usize = 4096;
 /// Most characters of a name.
@@ -18,7 +20,7 @@ const LARGEST: u64 = i32::MAX as u64;
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Line {
     /// A command line with `openssl speed`.
-    Command(String),
+    Command(Command),
     /// Times are of the wall clock.
     Elapsed,
     /// An engine was loaded.
@@ -130,16 +132,7 @@ fn message(line: &str) -> Option<Line> {
     if super::failure::is_trouble(line) {
         return Some(Line::Trouble(line.chars().take(200).collect()));
     }
-    // Behind a prompt, or alone; sentences about openssl speed are none.
-    let (before, after) = line.split_once("openssl speed")?;
-    let before = before.rsplit(['$', '#']).next().unwrap_or_default().trim();
-    let mut words = before.split_whitespace();
-    let is_command = words.all(|word| matches!(word, "time" | "sudo") || word.contains('='));
-    let is_word = after.is_empty() || after.starts_with(' ');
-    (is_command && is_word).then(|| {
-        let command = format!("{before} openssl speed{after}");
-        Line::Command(command.trim_start().chars().take(300).collect())
-    })
+    command::read(line).map(Line::Command)
 }
 
 /// The text between `start`, in upper or lower case, and the next quotation mark.
@@ -302,7 +295,7 @@ fn above_zero(value: &f64) -> bool {
     *value > 0.0
 }
 
-fn name_of(text: &str) -> Option<String> {
+pub(super) fn name_of(text: &str) -> Option<String> {
     let name = brisk_measure::render::shorten(text.trim(), NAME);
     (!name.is_empty()).then_some(name)
 }
@@ -463,12 +456,11 @@ mod tests {
             ("Forked child 1", Some(Line::Child(1))),
             (
                 "root@board:~# time openssl speed -evp aes-128-cbc -elapsed",
-                Some(Line::Command(text(
-                    "time openssl speed -evp aes-128-cbc -elapsed",
-                ))),
+                Some(Line::Command(Command {
+                    is_elapsed: true,
+                    ..Command::default()
+                })),
             ),
-            ("openssl speedy", None),
-            ("I ran openssl speed on it", None),
             (
                 "speed: Unknown option: -engine",
                 Some(Line::Error(text("speed: Unknown option: -engine"))),

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use super::command::Command;
 use super::failure;
 use super::lines::{self, Begin, End, Line, Rates};
 
@@ -29,7 +30,7 @@ pub(super) struct Found {
 /// One run of openssl.
 #[derive(Debug, Default)]
 pub(super) struct Run {
-    pub(super) command: Option<String>,
+    pub(super) command: Option<Command>,
     pub(super) engine: Option<String>,
     pub(super) engine_failed: Option<String>,
     /// An error of a library while an algorithm ran.
@@ -125,6 +126,9 @@ struct Reader {
     sizes: Vec<u64>,
     /// Those of `-mr`.
     terse_sizes: Vec<u64>,
+    /// The last command, and whether there were results of it.
+    command: Option<Command>,
+    has_results: bool,
     kept: usize,
 }
 
@@ -156,23 +160,23 @@ impl Reader {
             None => {}
             Some(Line::Command(command)) => {
                 self.next();
-                let mut words = command.split_whitespace();
-                self.run = Run {
-                    is_elapsed: words.any(|word| word.trim_start_matches('-') == "elapsed"),
-                    command: Some(command.clone()),
-                    ..Run::default()
-                };
+                self.has_results = false;
+                self.command = Some(command);
+                self.run = self.fresh();
             }
             Some(Line::Elapsed) => {
                 self.next();
+                self.keep_command(|command| command.is_elapsed);
                 self.run.is_elapsed = true;
             }
             Some(Line::Engine(name)) => {
                 self.next();
+                self.keep_command(|command| command.engine.as_ref() == Some(&name));
                 self.run.engine = Some(name);
             }
             Some(Line::EngineFailed(name)) => {
                 self.next();
+                self.keep_command(|command| command.engine.as_ref() == Some(&name));
                 self.run.engine_failed = Some(name);
             }
             Some(Line::Processor(mask)) => self.run.processor = Some(mask),
@@ -197,6 +201,25 @@ impl Reader {
             }
             Some(Line::Trouble(_)) => {}
             Some(Line::Other) => self.found.has_others = true,
+        }
+    }
+
+    /// A run of the last command, or of none.
+    fn fresh(&self) -> Run {
+        Run {
+            is_elapsed: self.command.as_ref().is_some_and(|it| it.is_elapsed),
+            command: self.command.clone(),
+            ..Run::default()
+        }
+    }
+
+    /// Forgets a command that has results already, and of which what comes now is not: that of a
+    /// further run is not in the text.
+    fn keep_command(&mut self, is_of: impl Fn(&Command) -> bool) {
+        if self.has_results && !self.command.as_ref().is_some_and(is_of) {
+            self.command = None;
+            self.run.command = None;
+            self.run.is_elapsed = false;
         }
     }
 
@@ -290,7 +313,9 @@ impl Reader {
             self.run.counts.clear();
         }
         if self.run.has_results() {
-            let mut run = std::mem::take(&mut self.run);
+            self.has_results = true;
+            let fresh = self.fresh();
+            let mut run = std::mem::replace(&mut self.run, fresh);
             let before = self.found.runs.last();
             if before.is_some_and(|before| run.has_counts_of(before)) {
                 let table = self.found.runs.pop();

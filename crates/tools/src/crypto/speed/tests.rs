@@ -1,3 +1,5 @@
+mod commands;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -206,18 +208,6 @@ fn a_label_behind_the_numbers_is_no_number() {
     aes-128-cbc, Cortex-A55 [Elapsed] 16: 0.0941, 64: 0.1333
     aes-128-cbc, Rock 5B [Elapsed] 16: 0.0250, 64: 0.0552
     ");
-}
-
-/// The command above a table says by which clock it is.
-#[test]
-fn a_command_tells_the_clock() {
-    let table = "type             16 bytes     64 bytes\nsha1      16000.00k    32000.00k\n";
-    let is_wall_clock = |command: &str| {
-        let speed = parse(&format!("$ openssl speed {command}\n{table}"));
-        speed.measured[0].is_wall_clock
-    };
-    assert!(is_wall_clock("-evp sha1 -elapsed"));
-    assert!(!is_wall_clock("-evp sha1"));
 }
 
 /// An engine that fails at each call: the loop is counted, and nothing is encrypted.
