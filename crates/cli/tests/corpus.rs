@@ -350,6 +350,35 @@ target",
         says: &[],
         never: &["hpet=off", "stimer"],
     },
+    // Tables alone, which the commands above them tell apart.
+    Case {
+        words: &[
+            "crypto",
+            "crossover",
+            SAVED,
+            "--from",
+            "crypto/commands.txt",
+        ],
+        status: 0,
+        says: &[
+            "aes-256-cbc, engine afalg is faster than aes-256-cbc, OPENSSL_CONF / from",
+            "measured between 256 and 8192 bytes",
+        ],
+        never: &["runs of the same"],
+    },
+    Case {
+        words: &[
+            "crypto",
+            "config",
+            "--by=time",
+            SAVED,
+            "--from",
+            "crypto/commands.txt",
+        ],
+        status: FOUND,
+        says: &["by these figures it would be worth it from"],
+        never: &["not that of an implementation"],
+    },
     // Tables alone, whose clock is in the commands, behind a prompt without $ and #.
     Case {
         words: &["crypto", "crossover", SAVED, "--from", "crypto/prompts.txt"],

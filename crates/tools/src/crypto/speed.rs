@@ -102,6 +102,8 @@ pub enum Remark {
         name: String,
         /// Number of runs.
         runs: usize,
+        /// Whether each has a command.
+        has_commands: bool,
     },
     /// Counts were left out: of lines of processes at once, of which some have no end.
     Mixed,
@@ -260,10 +262,18 @@ impl std::fmt::Display for Remark {
                 "the engine {engine} was not loaded, and openssl measured without it. OpenSSL 4 has \
                  no engines; before, see openssl engine -t {engine}."
             ),
-            Self::Repeated { name, runs } => write!(
+            Self::Repeated {
+                name,
+                runs,
+                has_commands,
+            } => write!(
                 f,
-                "{name}: taken as {runs} runs of the same implementation, since nothing in the text \
-                 tells them apart. If they differ, give each its file."
+                "{name}: taken as {runs} runs of the same implementation, since {}. If they differ, \
+                 give each its file.",
+                match has_commands {
+                    true => "their commands are the same",
+                    false => "nothing in the text tells them apart",
+                }
             ),
             Self::Mixed => f.write_str(
                 "lines of several processes are mixed, and some have no end: their counts are left \

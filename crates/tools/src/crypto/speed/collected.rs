@@ -1,6 +1,6 @@
 //! From runs of `openssl speed` to seconds of an operation by implementation. Pure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::runs::{Count, Run};
 use super::{Clock, Measured, Remark, Speed};
@@ -28,13 +28,17 @@ pub(super) fn collect(runs: &[Run]) -> Speed {
         measured: Vec::new(),
         remarks: Vec::new(),
     };
+    let evps = evps(runs);
     for run in runs {
         if let Some(engine) = &run.engine_failed {
             speed.remarks.push(Remark::EngineFailed {
                 engine: engine.clone(),
             });
         }
-        let by = by(run);
+        let mut by = by(run);
+        if let Some(evp) = differing_evp(run, &evps) {
+            by = [by, evp].join(", ").trim_start_matches(", ").to_owned();
+        }
         if let Some(text) = &run.trouble {
             let name = run.names.first().cloned().unwrap_or_default();
             let text = text.clone();
@@ -61,9 +65,13 @@ pub(super) fn collect(runs: &[Run]) -> Speed {
 fn by(run: &Run) -> String {
     let command = run.command.as_ref();
     let mut parts = Vec::new();
-    let engine = run.engine.as_ref().map(|engine| format!("engine {engine}"));
-    parts.extend(engine);
     let failed = run.engine_failed.as_ref();
+    // A table alone does not have the line that openssl prints of an engine.
+    let is_told = run.is_verbose && command.is_some_and(|it| it.is_engine_told);
+    let asked = command.filter(|_| failed.is_none() && !is_told);
+    let engine = run.engine.as_ref();
+    let engine = engine.or_else(|| asked?.engine.as_ref());
+    parts.extend(engine.map(|engine| format!("engine {engine}")));
     parts.extend(failed.map(|engine| format!("without engine {engine}")));
     parts.extend(command.into_iter().flat_map(|it| it.manner.clone()));
     let mask = command.and_then(|it| it.processor.as_ref());
@@ -72,10 +80,38 @@ fn by(run: &Run) -> String {
     if !run.label.is_empty() {
         parts.push(run.label.clone());
     }
-    if run.children > 1 {
-        parts.push(format!("{} processes", run.children));
+    let processes = run.processes();
+    if processes > 1 {
+        parts.push(format!("{processes} processes"));
     }
     parts.join(", ")
+}
+
+/// What commands say of `-evp`, by name of a row: the algorithm in lower case, or none.
+type Evps<'a> = BTreeMap<&'a str, BTreeSet<Option<String>>>;
+
+fn evps(runs: &[Run]) -> Evps<'_> {
+    let mut evps = Evps::new();
+    for run in runs {
+        let Some(command) = &run.command else {
+            continue;
+        };
+        let evp = command.evp.as_ref().map(|name| name.to_ascii_lowercase());
+        for name in &run.names {
+            evps.entry(name).or_default().insert(evp.clone());
+        }
+    }
+    evps
+}
+
+/// What the command of a run says of `-evp`, where that of another run says something else of the
+/// same name: people give rows names of their own, and without `-evp` it may be other code.
+fn differing_evp(run: &Run, evps: &Evps<'_>) -> Option<String> {
+    let command = run.command.as_ref()?;
+    let differs = |name: &String| evps.get(&**name).is_some_and(|known| known.len() > 1);
+    run.names.iter().find(|name| differs(name))?;
+    let evp = command.evp.as_ref();
+    Some(evp.map_or_else(|| "without -evp".to_owned(), |name| format!("-evp {name}")))
 }
 
 fn by_name(run: &Run) -> BTreeMap<&str, Vec<&Count>> {
@@ -95,6 +131,8 @@ struct Collected {
     is_wall_clock: bool,
     processes: usize,
     runs: usize,
+    /// Whether each run has a command.
+    has_commands: bool,
     seconds: BTreeMap<u64, Vec<f64>>,
     /// The size at which the table is most wrong, and how many times.
     worst: Option<(u64, f64)>,
@@ -112,6 +150,7 @@ impl Collected {
             is_wall_clock: true,
             processes: 1,
             runs: 0,
+            has_commands: true,
             seconds: BTreeMap::new(),
             worst: None,
             resolution: 0.0,
@@ -127,7 +166,7 @@ impl Collected {
     }
 
     fn add(&mut self, run: &Run, counts: &[&Count]) {
-        let clock = match (run.is_elapsed || run.children > 0, run.is_verbose) {
+        let clock = match (run.is_elapsed || run.processes() > 0, run.is_verbose) {
             (true, _) => Clock::Elapsed,
             (false, true) => Clock::User,
             (false, false) => Clock::Unknown,
@@ -136,7 +175,8 @@ impl Collected {
             self.clock = Some(clock);
         }
         self.runs += 1;
-        self.processes = self.processes.max(run.children);
+        self.has_commands &= run.command.is_some();
+        self.processes = self.processes.max(run.processes());
         let mut of_sizes: BTreeMap<u64, Vec<&Count>> = BTreeMap::new();
         for count in counts {
             of_sizes.entry(count.bytes).or_default().push(count);
@@ -271,6 +311,7 @@ impl Collected {
             speed.remarks.push(Remark::Repeated {
                 name: name.clone(),
                 runs: self.runs,
+                has_commands: self.has_commands,
             });
         }
         speed.remarks.extend(self.remarks);

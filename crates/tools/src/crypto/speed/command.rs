@@ -9,6 +9,8 @@ const STARTERS: [&str; 11] = [
     "time", "sudo", "doas", "env", "exec", "nice", "stdbuf", "timeout", "chrt", "taskset",
     "numactl",
 ];
+/// Those that say where it runs: cores and memory may differ in speed.
+const PLACES: [&str; 2] = ["numactl", "taskset"];
 /// Options that have a value, of OpenSSL 0.9.8 to 4.0 and LibreSSL.
 const VALUED: [&str; 17] = [
     "async_jobs",
@@ -62,6 +64,12 @@ pub(super) struct Command {
     pub(super) is_elapsed: bool,
     /// The engine that it asks for.
     pub(super) engine: Option<String>,
+    /// Whether openssl said of one of its runs what became of the engine.
+    pub(super) is_engine_told: bool,
+    /// The algorithm of `-evp`.
+    pub(super) evp: Option<String>,
+    /// Processes of `-multi`.
+    pub(super) processes: usize,
     /// `OPENSSL_ia32cap`.
     pub(super) processor: Option<String>,
     /// What else tells the implementation from others, for people.
@@ -83,9 +91,9 @@ pub(super) fn read(line: &str) -> Option<Command> {
     }
     let mut command = Command::default();
     let has_options = command.add_arguments(&words[at + 2..])?;
-    for (name, value) in words[start..at].iter().filter_map(|word| assignment(word)) {
-        command.set(name, value);
-    }
+    command.add_start(&words[start..at]);
+    let program = program(words[at]).filter(|path| *path != "openssl");
+    command.manner.extend(program.and_then(name_of));
     is_prompt(&words[..start], words[start], has_options).then_some(command)
 }
 
@@ -128,18 +136,44 @@ impl Command {
                 self.engine = name_of(value);
                 return;
             }
+            "evp" => {
+                self.evp = name_of(value);
+                return;
+            }
+            "multi" => {
+                self.processes = value.parse().unwrap_or_default();
+                return;
+            }
+            // How long, of which size, and in which form: a curve may have several of each.
+            "bytes" | "mr" | "seconds" => return,
             "provider" => format!("provider {value}"),
             "propquery" => format!("properties {value}"),
             "decrypt" => "decryption".to_owned(),
-            _ => return,
+            _ => format!("-{option} {value}"),
         };
         self.manner.extend(name_of(&part));
     }
 
-    /// Sets a variable of the environment.
-    fn set(&mut self, name: &str, value: &str) {
-        if name == "OPENSSL_ia32cap" {
-            self.processor = name_of(value);
+    /// Adds what is before the program: variables of the environment, and other programs with their
+    /// options, such as `taskset -c 3`.
+    fn add_start(&mut self, words: &[&str]) {
+        let mut words = words.iter().peekable();
+        while let Some(word) = words.next() {
+            match assignment(word) {
+                Some(("OPENSSL_ia32cap", value)) => self.processor = name_of(value),
+                // How messages and numbers are written.
+                Some((name, _)) if name.starts_with("LC_") || name == "LANG" => {}
+                Some((name, value)) => self.manner.extend(name_of(&format!("{name} {value}"))),
+                None => {
+                    let is_option = |word: &&&str| !is_starter(word);
+                    let options = std::iter::from_fn(|| words.next_if(is_option)).copied();
+                    let name = starter(word);
+                    let all: Vec<_> = std::iter::once(name).chain(options).collect();
+                    if PLACES.contains(&name) {
+                        self.manner.extend(name_of(&all.join(" ")));
+                    }
+                }
+            }
         }
     }
 }
@@ -167,10 +201,13 @@ fn assignment(word: &str) -> Option<(&str, &str)> {
 }
 
 fn is_starter(word: &str) -> bool {
-    let name = word
-        .rsplit(['$', '#', '>', '%', ')', ']', '`', '\\'])
-        .next();
-    name.is_some_and(|name| STARTERS.contains(&name)) || assignment(word).is_some()
+    STARTERS.contains(&starter(word)) || assignment(word).is_some()
+}
+
+/// A word without a prompt right before it.
+fn starter(word: &str) -> &str {
+    let ends = ['$', '#', '>', '%', ')', ']', '`', '\\'];
+    word.rsplit(ends).next().unwrap_or_default()
 }
 
 /// Whether it may be an option of a starter or its value, such as `-c 0-3`.

@@ -458,6 +458,7 @@ mod tests {
                 "root@board:~# time openssl speed -evp aes-128-cbc -elapsed",
                 Some(Line::Command(Command {
                     is_elapsed: true,
+                    evp: Some(text("aes-128-cbc")),
                     ..Command::default()
                 })),
             ),

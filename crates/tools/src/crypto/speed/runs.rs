@@ -65,6 +65,15 @@ pub(super) struct Count {
 }
 
 impl Run {
+    /// Processes at once; 0 or 1 if it is one.
+    pub(super) fn processes(&self) -> usize {
+        let wanted = self.command.as_ref().map_or(0, |it| it.processes);
+        match self.children {
+            0 => wanted,
+            started => started,
+        }
+    }
+
     fn has_results(&self) -> bool {
         !self.counts.is_empty() || !self.rates.is_empty()
     }
@@ -171,12 +180,12 @@ impl Reader {
             }
             Some(Line::Engine(name)) => {
                 self.next();
-                self.keep_command(|command| command.engine.as_ref() == Some(&name));
+                self.engine_is_told(&name);
                 self.run.engine = Some(name);
             }
             Some(Line::EngineFailed(name)) => {
                 self.next();
-                self.keep_command(|command| command.engine.as_ref() == Some(&name));
+                self.engine_is_told(&name);
                 self.run.engine_failed = Some(name);
             }
             Some(Line::Processor(mask)) => self.run.processor = Some(mask),
@@ -220,6 +229,15 @@ impl Reader {
             self.command = None;
             self.run.command = None;
             self.run.is_elapsed = false;
+        }
+    }
+
+    /// openssl says what became of an engine.
+    fn engine_is_told(&mut self, name: &str) {
+        self.keep_command(|command| command.engine.as_deref() == Some(name));
+        let both = [&mut self.command, &mut self.run.command];
+        for command in both.into_iter().flatten() {
+            command.is_engine_told = true;
         }
     }
 

@@ -188,7 +188,7 @@ fn runs_are_told_apart_by_what_the_text_says() {
     aes-128-cbc, engine devcrypto [Elapsed] 16: 100.0000
     aes-128-cbc, OPENSSL_ia32cap ~0x2 [Elapsed] 16: 3.0000
     aes-128-cbc, provider qat, decryption [Elapsed] 16: 300.0000
-    aes-128-cbc: taken as 2 runs of the same implementation, since nothing in the text tells them apart. If they differ, give each its file.
+    aes-128-cbc: taken as 2 runs of the same implementation, since their commands are the same. If they differ, give each its file.
     ");
     let failed = run("Invalid engine \"devcrypto\"", 3_000_000);
     insta::assert_snapshot!(shown(&failed), @r"
