@@ -379,6 +379,21 @@ target",
         says: &["by these figures it would be worth it from"],
         never: &["not that of an implementation"],
     },
+    // Rows have names of their own; the algorithm is in the command.
+    Case {
+        words: &[
+            "crypto",
+            "config",
+            "--by=time",
+            "--software=software",
+            SAVED,
+            "--from",
+            "crypto/renamed-rows.txt",
+        ],
+        status: FOUND,
+        says: &["engine-1.1 is faster than software from"],
+        never: &["do not say which algorithm"],
+    },
     // Tables alone, whose clock is in the commands, behind a prompt without $ and #.
     Case {
         words: &["crypto", "crossover", SAVED, "--from", "crypto/prompts.txt"],

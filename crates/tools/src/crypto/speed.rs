@@ -31,7 +31,8 @@ pub struct Speed {
 /// An algorithm by one implementation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Measured {
-    /// Name of the algorithm, as the output has it.
+    /// Name of the algorithm, as the output has it, or as the command does where rows have names of
+    /// their own.
     pub algorithm: String,
     /// What the text says of the implementation, such as `engine afalg`; empty if nothing.
     pub by: String,

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::runs::{Count, Run};
 use super::{Clock, Measured, Remark, Speed};
-use crate::crypto::{Curve, Point};
+use crate::crypto::{Algorithm, Curve, Point, is_same};
 
 /// How much shorter than the time until the alarm a time has to be for a remark.
 const MUCH: f64 = 1.05;
@@ -48,7 +48,7 @@ pub(super) fn collect(runs: &[Run]) -> Speed {
         let counts = by_name(run);
         for name in &run.names {
             let place = *places.entry((name.clone(), by.clone())).or_insert_with(|| {
-                all.push(Collected::new(name, &by));
+                all.push(Collected::new(name, algorithm_of(run, name), &by));
                 all.len() - 1
             });
             let counts = counts.get(&**name).map_or(&[][..], |counts| counts);
@@ -85,6 +85,20 @@ fn by(run: &Run) -> String {
         parts.push(format!("{processes} processes"));
     }
     parts.join(", ")
+}
+
+/// The algorithm of rows with a name: that of `-evp` if the name is none, since people write there
+/// what they compare, such as the version of an engine.
+fn algorithm_of<'a>(run: &'a Run, name: &'a str) -> &'a str {
+    let evp = run.command.as_ref().and_then(|it| it.evp.as_deref());
+    let evp = evp.filter(|evp| Algorithm::find(evp).is_some());
+    // `aes-128-cbc on the board` is not that of `-evp aes-256-cbc`.
+    let has_other = |evp: &&str| {
+        let mut parts = std::iter::once(name).chain(name.split_whitespace());
+        parts.any(|part| Algorithm::find(part).is_some() && !is_same(part, evp))
+    };
+    let is_one = Algorithm::find(name).is_some();
+    evp.filter(|evp| !is_one && !has_other(evp)).unwrap_or(name)
 }
 
 /// What commands say of `-evp`, by name of a row: the algorithm in lower case, or none.
@@ -124,6 +138,9 @@ fn by_name(run: &Run) -> BTreeMap<&str, Vec<&Count>> {
 
 /// An algorithm by an implementation, of some runs.
 struct Collected {
+    /// Name of its rows.
+    name: String,
+    /// Algorithm of these rows, by [`algorithm_of`].
     algorithm: String,
     by: String,
     /// That of the first run which is not by the wall clock, else of the first.
@@ -142,8 +159,9 @@ struct Collected {
 }
 
 impl Collected {
-    fn new(algorithm: &str, by: &str) -> Self {
+    fn new(name: &str, algorithm: &str, by: &str) -> Self {
         Self {
+            name: name.to_owned(),
             algorithm: algorithm.to_owned(),
             by: by.to_owned(),
             clock: None,
@@ -160,8 +178,8 @@ impl Collected {
 
     fn name(&self) -> String {
         match &*self.by {
-            "" => self.algorithm.clone(),
-            by => format!("{}, {by}", self.algorithm),
+            "" => self.name.clone(),
+            by => format!("{}, {by}", self.name),
         }
     }
 
@@ -183,7 +201,7 @@ impl Collected {
         }
         let rates = run.rates.iter();
         let rates: BTreeMap<u64, f64> = rates
-            .filter(|((name, _), _)| *name == self.algorithm)
+            .filter(|((name, _), _)| *name == self.name)
             .map(|((_, bytes), rate)| (*bytes, *rate))
             .collect();
         for bytes in rates.keys() {

@@ -113,3 +113,50 @@ fn an_engine_is_that_of_its_own_run() {
     // The command of the second is not there.
     assert_eq!(names(&(loaded + &run(""))), ["sha1, engine afalg", "sha1"]);
 }
+
+/// People write there what they compare.
+#[test]
+fn rows_with_names_of_their_own_are_of_the_commands_algorithm() {
+    let algorithms = |command: &str, names: &[&str]| {
+        let rows = names
+            .iter()
+            .map(|name| format!("{name} 1000.00k 2000.00k\n"));
+        let text = format!(
+            "$ {command}\ntype 16 bytes 64 bytes\n{}",
+            rows.collect::<String>()
+        );
+        let measured = parse(&text).measured.into_iter();
+        measured
+            .map(|one| (one.curve.name, one.algorithm))
+            .collect::<Vec<_>>()
+    };
+    let of = |pairs: &[(&str, &str)]| {
+        let pairs = pairs
+            .iter()
+            .map(|(name, algorithm)| ((*name).to_owned(), (*algorithm).to_owned()));
+        pairs.collect::<Vec<_>>()
+    };
+    let evp = "openssl speed -elapsed -evp AES-256-CBC";
+    assert_eq!(
+        algorithms(
+            evp,
+            &[
+                "engine-v1.2",
+                "software only",
+                "aes-256 cbc",
+                "old aes-128-cbc"
+            ]
+        ),
+        of(&[
+            ("engine-v1.2", "AES-256-CBC"),
+            ("software only", "AES-256-CBC"),
+            ("aes-256 cbc", "aes-256 cbc"),
+            ("old aes-128-cbc", "old aes-128-cbc"),
+        ])
+    );
+    let without = "openssl speed -elapsed";
+    assert_eq!(
+        algorithms(without, &["engine-v1.2"]),
+        of(&[("engine-v1.2", "engine-v1.2")])
+    );
+}
