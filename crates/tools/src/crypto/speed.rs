@@ -73,6 +73,8 @@ pub enum Remark {
         bytes: u64,
         /// Throughput shown, divided by the real one.
         times: f64,
+        /// Whether it is at least that: the user CPU time is too short to be shown.
+        is_least: bool,
     },
     /// Only throughputs by user CPU time, or by a clock that is not known.
     OnlyRates {
@@ -225,12 +227,18 @@ impl std::fmt::Display for Remark {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let mb = |rate: &f64| rate / 1e6;
         match self {
-            Self::Divided { name, bytes, times } => write!(
+            Self::Divided {
+                name,
+                bytes,
+                times,
+                is_least,
+            } => write!(
                 f,
                 "{name}: openssl divided by its user CPU time, not by the time that passed: at \
-                 {bytes} bytes the throughput it shows is {times:.1} times the real one. The other \
+                 {bytes} bytes the throughput it shows is {}{times:.1} times the real one. The other \
                  time went to an offload, to the kernel, or to other programs. Here times are those \
-                 that passed: the seconds of the alarm, divided by the count. Measure with -elapsed."
+                 that passed: the seconds of the alarm, divided by the count. Measure with -elapsed.",
+                if *is_least { "at least " } else { "" }
             ),
             Self::OnlyRates {
                 name,

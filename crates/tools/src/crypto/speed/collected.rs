@@ -136,6 +136,31 @@ fn by_name(run: &Run) -> BTreeMap<&str, Vec<&Count>> {
     counts
 }
 
+/// A throughput that openssl computed by user CPU time.
+#[derive(Debug, Clone, Copy)]
+struct Wrong {
+    bytes: u64,
+    /// The throughput shown, divided by the real one.
+    times: f64,
+    /// Whether it is that or more: openssl wrote less than a tick.
+    is_least: bool,
+}
+
+impl Wrong {
+    /// `shown` is the throughput of the table, in which openssl has more digits than in seconds.
+    fn of(count: &Count, wanted: f64, shown: Option<f64>) -> Self {
+        let seconds = shown.map(|rate| count.bytes as f64 * count.count as f64 / rate);
+        // Another one is of another run.
+        let is_near = |seconds: &f64| (seconds - count.seconds).abs() <= TICK;
+        let seconds = seconds.filter(|seconds| *seconds > 0.0 && is_near(seconds));
+        Self {
+            bytes: count.bytes,
+            times: wanted / seconds.unwrap_or_else(|| count.seconds.max(TICK)),
+            is_least: seconds.is_none() && count.seconds < TICK,
+        }
+    }
+}
+
 /// An algorithm by an implementation, of some runs.
 struct Collected {
     /// Name of its rows.
@@ -151,8 +176,8 @@ struct Collected {
     /// Whether each run has a command.
     has_commands: bool,
     seconds: BTreeMap<u64, Vec<f64>>,
-    /// The size at which the table is most wrong, and how many times.
-    worst: Option<(u64, f64)>,
+    /// Where the throughput shown is most wrong.
+    worst: Option<Wrong>,
     /// Step of the clock as a share of the shortest time.
     resolution: f64,
     remarks: Vec<Remark>,
@@ -251,9 +276,10 @@ impl Collected {
             self.is_wall_clock = false;
             return Some(count.seconds / number);
         };
-        let times = wanted / count.seconds.max(TICK);
-        if times > MUCH && self.worst.is_none_or(|(_, worst)| times > worst) {
-            self.worst = Some((bytes, times));
+        let wrong = Wrong::of(count, wanted, rate);
+        let is_worse = |worst: Wrong| wrong.times > worst.times;
+        if wrong.times > MUCH && self.worst.is_none_or(is_worse) {
+            self.worst = Some(wrong);
         }
         // User time of one thread is not longer than the wall clock, and the alarm not too soon.
         Some(wanted.max(count.seconds) / number)
@@ -318,11 +344,12 @@ impl Collected {
                 clock,
             });
         }
-        if let Some((bytes, times)) = self.worst {
+        if let Some(worst) = self.worst {
             speed.remarks.push(Remark::Divided {
                 name: name.clone(),
-                bytes,
-                times,
+                bytes: worst.bytes,
+                times: worst.times,
+                is_least: worst.is_least,
             });
         }
         if self.runs > 1 {
@@ -341,7 +368,7 @@ impl Collected {
             clock,
             is_wall_clock: self.is_wall_clock,
             processes: self.processes,
-            used: self.worst.map(|(_, times)| 1.0 / times),
+            used: self.worst.map(|worst| 1.0 / worst.times),
             curve: Curve {
                 name,
                 points: points.collect(),

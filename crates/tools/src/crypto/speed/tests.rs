@@ -66,6 +66,27 @@ fn user_time_is_corrected_by_the_alarm() {
     ");
 }
 
+/// `0.00s` is less than a tick; how much less, only the table tells.
+#[test]
+fn a_time_that_is_too_short_is_that_of_the_table() {
+    let counts = "Doing sha1 for 3s on 16 size blocks: 100000 sha1's in 0.05s\n\
+        Doing sha1 for 3s on 8192 size blocks: 12000 sha1's in 0.00s\n";
+    let wrong = |table: &str| {
+        let text = shown(&format!("{counts}{table}"));
+        let (_, rest) = text.split_once("the throughput it shows is ").unwrap();
+        rest.split_once(" the real one").unwrap().0.to_owned()
+    };
+    assert_eq!(wrong(""), "at least 300.0 times");
+    // Of 4 ms.
+    let table = "type   16 bytes   8192 bytes\nsha1   32000.00k   24576000.00k\n";
+    assert_eq!(wrong(table), "750.0 times");
+    // Of another run.
+    let other = table.replace("24576000.00k", "24576.00k");
+    assert_eq!(wrong(&other), "at least 300.0 times");
+    let infinite = table.replace("24576000.00k", "infk");
+    assert_eq!(wrong(&infinite), "at least 300.0 times");
+}
+
 #[test]
 fn a_table_alone_warns_of_its_clock() {
     let table = "type             16 bytes     64 bytes    256 bytes\n\
