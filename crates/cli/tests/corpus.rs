@@ -229,6 +229,18 @@ const CASES: &[Case] = &[
         says: &["module tcrypt"],
         never: &["faster"],
     },
+    Case {
+        words: &[
+            "crypto",
+            "crossover",
+            SAVED,
+            "--from",
+            "crypto/tcrypt-two-lines.txt",
+        ],
+        status: REFUSED,
+        says: &["module tcrypt"],
+        never: &["no result of openssl speed"],
+    },
     // One algorithm by its short and its long name.
     Case {
         words: &[

@@ -304,6 +304,22 @@ fn outputs_of_other_programs_are_named() {
             "tcrypt",
         ),
         (
+            "tcrypt:\ntesting speed of async cbc(aes) (cbc-aes-board) encryption\n",
+            "tcrypt",
+        ),
+        (
+            "[  2.5] testing speed of async sha256 (sha256-board)\n",
+            "tcrypt",
+        ),
+        (
+            "tcrypt: test  2 (128 bit key,  256 byte blocks): 2100000 ops/s (537600000 bytes)\n",
+            "tcrypt",
+        ),
+        (
+            "tcrypt: test 0 (128 bit key, 16 byte blocks): 1 operation in 7900 cycles (16 bytes)\n",
+            "tcrypt",
+        ),
+        (
             "sbc-bench v0.9.8 Example Board\ntype 16 bytes 64 bytes\naes-128-cbc 1.00k 2.00k\n\
              aes-128-cbc 3.00k 4.00k\n",
             "sbc-bench",
@@ -312,6 +328,9 @@ fn outputs_of_other_programs_are_named() {
         let error = Speed::parse(text).unwrap_err().to_string();
         assert!(error.contains(name), "{error}");
     }
+    // A sentence.
+    let text = "I am testing speed of AES (256 bit) here:\ntype 16 bytes\nsha1 1.00k\n";
+    assert_eq!(parse(text).measured.len(), 1);
 }
 
 #[test]
