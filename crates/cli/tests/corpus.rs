@@ -391,6 +391,13 @@ target",
         says: &["by these figures it would be worth it from"],
         never: &["not that of an implementation"],
     },
+    // In a sentence that fits one file and several.
+    Case {
+        words: &["crypto", "config", SAVED, "--from", "crypto/commands.txt"],
+        status: FOUND,
+        says: &["is not known, since it is missing in "],
+        never: &["does not have it"],
+    },
     // Rows have names of their own; the algorithm is in the command.
     Case {
         words: &[

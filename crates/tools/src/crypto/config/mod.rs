@@ -267,7 +267,7 @@ fn from(question: &Question<'_>) -> Result<u64, NoSize> {
             // Software that is better for the clock is an answer; whatever else is missing.
             (Gain::Nothing, _) => {
                 missing = missing.or(Some(format!(
-                    "No recommendation: {} is not known, since {} does not have it. Measure with \
+                    "No recommendation: {} is not known, since it is missing in {}. Measure with \
                      brisk crypto config --impl SOFTWARE --impl OFFLOAD on an idle machine.",
                     what(*metric),
                     question.facts.source

@@ -233,8 +233,8 @@ fn figures_decide() {
                 ..case(AF_ALG, DRIVER)
             },
             Worth::Unknown,
-            "No recommendation: CPU time of the whole system is not known, since report.json does \
-             not have it.",
+            "No recommendation: CPU time of the whole system is not known, since it is missing \
+             in report.json.",
             "",
         ),
         refused(
