@@ -78,8 +78,8 @@ pub enum Remark {
     },
     /// Only throughputs by user CPU time, or by a clock that is not known.
     OnlyRates {
-        /// Name of the curve.
-        name: String,
+        /// Names of the curves.
+        names: Vec<String>,
         /// By which clock.
         clock: Clock,
     },
@@ -261,18 +261,20 @@ impl std::fmt::Display for Remark {
                 if *is_least { "at least " } else { "" }
             ),
             Self::OnlyRates {
-                name,
+                names,
                 clock: Clock::User,
             } => write!(
                 f,
-                "{name}: there are only throughputs by user CPU time, which say nothing about an \
-                 offload. Measure with -elapsed, or give the lines that begin with Doing, too."
+                "{}: there are only throughputs by user CPU time, which say nothing about an \
+                 offload. Measure with -elapsed, or give the lines that begin with Doing, too.",
+                several(names)
             ),
-            Self::OnlyRates { name, .. } => write!(
+            Self::OnlyRates { names, .. } => write!(
                 f,
-                "{name}: there are only throughputs, by user CPU time unless -elapsed was given; \
+                "{}: there are only throughputs, by user CPU time unless -elapsed was given; \
                  user CPU time says nothing about an offload. Measure with -elapsed, or give the \
-                 lines before the table, too."
+                 lines before the table, too.",
+                several(names)
             ),
             Self::Disagrees {
                 name,
@@ -325,6 +327,15 @@ impl std::fmt::Display for Remark {
                 "{name}: {bytes} bytes are left out, which have no count or no time."
             ),
         }
+    }
+}
+
+/// Names in a sentence: one or two, or the first and how many more.
+fn several(names: &[String]) -> String {
+    match names {
+        [first, second] => format!("{first} and {second}"),
+        [first, _, rest @ ..] => format!("{first} and {} more", rest.len() + 1),
+        _ => names.concat(),
     }
 }
 

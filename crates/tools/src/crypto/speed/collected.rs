@@ -136,6 +136,23 @@ fn by_name(run: &Run) -> BTreeMap<&str, Vec<&Count>> {
     counts
 }
 
+/// Says once of all rows of a table that they are by CPU time.
+fn only_rates(speed: &mut Speed, name: &str, clock: Clock) {
+    for remark in &mut speed.remarks {
+        match remark {
+            Remark::OnlyRates { names, clock: by } if *by == clock => {
+                names.push(name.to_owned());
+                return;
+            }
+            _ => {}
+        }
+    }
+    speed.remarks.push(Remark::OnlyRates {
+        names: vec![name.to_owned()],
+        clock,
+    });
+}
+
 /// A throughput that openssl computed by user CPU time.
 #[derive(Debug, Clone, Copy)]
 struct Wrong {
@@ -339,10 +356,7 @@ impl Collected {
             return;
         }
         if !self.is_wall_clock {
-            speed.remarks.push(Remark::OnlyRates {
-                name: name.clone(),
-                clock,
-            });
+            only_rates(speed, &name, clock);
         }
         if let Some(worst) = self.worst {
             speed.remarks.push(Remark::Divided {

@@ -95,14 +95,23 @@ fn a_table_alone_warns_of_its_clock() {
     insta::assert_snapshot!(shown(table), @r"
     aes-128 cbc [Unknown, not wall clock] 16: 0.4295, 64: 1.4930, 256: 5.6381
     des ede3 [Unknown, not wall clock] 16: 1620.0005, 64: 5.3333
-    aes-128 cbc: there are only throughputs, by user CPU time unless -elapsed was given; user CPU time says nothing about an offload. Measure with -elapsed, or give the lines before the table, too.
-    des ede3: there are only throughputs, by user CPU time unless -elapsed was given; user CPU time says nothing about an offload. Measure with -elapsed, or give the lines before the table, too.
+    aes-128 cbc and des ede3: there are only throughputs, by user CPU time unless -elapsed was given; user CPU time says nothing about an offload. Measure with -elapsed, or give the lines before the table, too.
     ");
     let elapsed =
         format!("You have chosen to measure elapsed time instead of user CPU time.\n{table}");
     let speed = parse(&elapsed);
     assert!(speed.measured.iter().all(|one| one.is_wall_clock));
     assert_eq!(speed.remarks, []);
+    // However many rows there are.
+    let rows = "des 1.00k 2.00k 3.00k\nrc4 1.00k 2.00k 3.00k\n";
+    let [one] = &parse(&format!("{table}{rows}")).remarks[..] else {
+        panic!("not one remark");
+    };
+    let one = one.to_string();
+    assert!(
+        one.starts_with("aes-128 cbc and 3 more: there are"),
+        "{one}"
+    );
 }
 
 #[test]
