@@ -1,6 +1,7 @@
 //! What a full disk, a limit or another user does to a VM does not lose it.
 #![expect(clippy::unwrap_used, reason = "what cannot go on fails the test")]
 
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
@@ -264,9 +265,14 @@ fn lost_key() {
     // Nothing needs one that is lost now.
     fs::rename(&key, &backup).unwrap();
     for name in ["a", "b"] {
-        until("it has all of its memory", || {
-            let log = fs::read_to_string(all.state_dir(name).join("log")).unwrap();
-            log.contains("has all of its memory").then_some(())
+        until("it has all of its memory, and its image is gone", || {
+            let files = fs::read_dir(all.state_dir(name)).unwrap();
+            let mut names = files.map(|file| file.unwrap().file_name());
+            let is_image = |file: OsString| {
+                let name = file.to_string_lossy();
+                name.ends_with(".brisk") || name.ends_with(".resumed")
+            };
+            (!names.any(is_image)).then_some(())
         });
     }
     let _ = all.does(&["suspend", "a"]).explains(&advice);
