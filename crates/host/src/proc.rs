@@ -73,6 +73,18 @@ impl Procfs {
         self.read_stat(Path::new(&pid.to_string()))
     }
 
+    /// Number of the user who runs a process, its real one (`Uid` in `status`).
+    ///
+    /// # Errors
+    /// If it has ended, or `/proc` hides it.
+    pub fn user(&self, pid: u32) -> io::Result<u32> {
+        let status = read(&self.0.join(pid.to_string()).join("status"))?;
+        let status = String::from_utf8_lossy(&status);
+        let users = status.lines().find_map(|line| line.strip_prefix("Uid:"));
+        let real = users.and_then(|users| users.split_ascii_whitespace().next()?.parse().ok());
+        real.ok_or_else(|| io::ErrorKind::InvalidData.into())
+    }
+
     /// Whether a process ignores a signal (`SigIgn` in `status`).
     ///
     /// # Errors

@@ -1,8 +1,9 @@
 //! Processes beside QEMU that work for a guest: swtpm, virtiofsd, passt, vhost-user back ends.
 //!
-//! A process of such a name works for a guest if its command line has the path of the guest's
-//! socket, or if one of its sockets is connected to one of QEMU's. One that works for several
-//! guests is named, and its CPU time is nobody's.
+//! A process of such a name works for a guest if one of its sockets is connected to one of QEMU's, or
+//! if its command line has the path of the guest's socket. Anybody can write any path on a command
+//! line: it is believed of root's processes and of those of QEMU's own user. One that works for
+//! several guests is named, and its CPU time is nobody's.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -63,6 +64,9 @@ const SWITCHES: &[&str] = &[
     "snabb",
 ];
 
+/// Number of root.
+const ROOT: u32 = 0;
+
 /// What a program beside QEMU is, by its file name: passt's is `passt.avx2` where the processor has
 /// that.
 fn known(program: &str) -> Option<&str> {
@@ -77,6 +81,8 @@ fn known(program: &str) -> Option<&str> {
 #[derive(Debug, Default)]
 pub(super) struct Qemu {
     pub(super) pid: u32,
+    /// Number of the user who runs it; None if it is not known.
+    pub(super) user: Option<u32>,
     /// Number of its devices that another process serves.
     pub(super) served: usize,
     /// Paths of their sockets, where they are known.
@@ -88,6 +94,8 @@ pub(super) struct Qemu {
 #[derive(Debug)]
 pub(super) struct Candidate {
     pub(super) helper: Helper,
+    /// Number of the user who runs it; None if it is not known.
+    pub(super) user: Option<u32>,
     pub(super) words: Vec<String>,
     pub(super) sockets: Vec<u32>,
 }
@@ -136,6 +144,7 @@ fn candidate(proc: &Procfs, pid: u32) -> Option<Candidate> {
     let name = known(program)?.to_owned();
     Some(Candidate {
         helper: Helper { pid, name },
+        user: proc.user(pid).ok(),
         sockets: proc.sockets(pid),
         words,
     })
@@ -145,6 +154,7 @@ pub(super) fn qemu(proc: &Procfs, pid: u32, hardware: &GuestHardware) -> Qemu {
     let (served, paths) = served(hardware);
     Qemu {
         pid,
+        user: proc.user(pid).ok(),
         served,
         paths,
         sockets: proc.sockets(pid),
@@ -190,21 +200,47 @@ fn served(hardware: &GuestHardware) -> (usize, Vec<String>) {
     (count, paths.filter(|path| path.starts_with('/')).collect())
 }
 
+/// Reason to believe that a process works for a QEMU, the better the greater.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Claim {
+    /// A process of root's names the path of a socket of QEMU's.
+    Rooted,
+    /// A process of QEMU's user names it, or both are connected.
+    Sure,
+}
+
+/// Why a process is one of a QEMU, if it is.
+fn claim(candidate: &Candidate, qemu: &Qemu, peers: &BTreeMap<u32, u32>) -> Option<Claim> {
+    let mut peers = candidate.sockets.iter().filter_map(|own| peers.get(own));
+    if peers.any(|peer| qemu.sockets.contains(peer)) {
+        return Some(Claim::Sure);
+    }
+    let user = candidate.user?;
+    let claim = match qemu.user? {
+        own if own == user => Claim::Sure,
+        _ if user == ROOT => Claim::Rooted,
+        _ => return None,
+    };
+    let is_named = qemu.paths.iter().any(|path| has_path(candidate, path));
+    is_named.then_some(claim)
+}
+
 /// Helpers of each QEMU, by its process number.
 pub(super) fn attribute(
     qemus: &[Qemu],
     candidates: &[Candidate],
     peers: &BTreeMap<u32, u32>,
 ) -> BTreeMap<u32, Helpers> {
-    let works_for = |candidate: &Candidate, qemu: &Qemu| {
-        let is_named = qemu.paths.iter().any(|path| has_path(candidate, path));
-        let mut peers = candidate.sockets.iter().filter_map(|own| peers.get(own));
-        is_named || peers.any(|peer| qemu.sockets.contains(peer))
-    };
     let mut found: BTreeMap<u32, Helpers> = BTreeMap::new();
     for candidate in candidates {
-        let served = qemus.iter().filter(|qemu| works_for(candidate, qemu));
-        let served: BTreeSet<_> = served.map(|qemu| qemu.pid).collect();
+        let claims: Vec<_> = qemus
+            .iter()
+            .filter_map(|qemu| Some((claim(candidate, qemu, peers)?, qemu.pid)))
+            .collect();
+        // A QEMU of anybody's may name the socket of a helper of root's, too.
+        let best = claims.iter().map(|(claim, _)| *claim).max();
+        let served = claims.iter().filter(|(claim, _)| Some(*claim) == best);
+        let served: BTreeSet<_> = served.map(|(_, pid)| *pid).collect();
         let is_shared = served.len() > 1 || SWITCHES.contains(&&*candidate.helper.name);
         for pid in served {
             let helpers = found.entry(pid).or_default();

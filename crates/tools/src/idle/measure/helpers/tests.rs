@@ -20,12 +20,17 @@ const SWTPM: &str = "/usr/bin/swtpm socket --ctrl \
 const PASST: &str = "/usr/bin/passt.avx2 --one-off --socket \
     /run/libvirt/qemu/passt/1-win11-net0.socket";
 
+/// The user of all processes that are not said to be another's.
+const USER: u32 = 64055;
+const OTHER: u32 = 65534;
+
 fn qemu(pid: u32, line: &str, sockets: &[u32]) -> Qemu {
     let line: Vec<_> = line.split_whitespace().collect();
     let hardware = GuestHardware::of_arguments(&CommandLine::with_program(&line));
     let (served, paths) = served(&hardware);
     Qemu {
         pid,
+        user: Some(USER),
         served,
         paths,
         sockets: sockets.to_vec(),
@@ -40,6 +45,7 @@ fn process(pid: u32, line: &str, sockets: &[u32]) -> Option<Candidate> {
             pid,
             name: known(program)?.to_owned(),
         },
+        user: Some(USER),
         sockets: sockets.to_vec(),
         words,
     })
@@ -137,13 +143,66 @@ fn a_process_of_several_guests_is_of_none() {
     assert!(found[&1].own.is_empty() && found[&2].own.is_empty());
 }
 
+#[test]
+fn what_another_user_writes_on_a_command_line_is_not_believed() {
+    let by = |user: u32, mut process: Candidate| {
+        process.user = Some(user);
+        process
+    };
+    let qemu_of = |user: u32, pid: u32, sockets: &[u32]| Qemu {
+        user: Some(user),
+        ..qemu(pid, LIBVIRT, sockets)
+    };
+    let honest = || process(10, PASST, &[]).unwrap();
+    let pids = |found: &BTreeMap<u32, Helpers>, pid: u32| {
+        let list = |of: &[Helper]| of.iter().map(|one| one.pid).collect::<Vec<_>>();
+        let found = found.get(&pid).cloned().unwrap_or_default();
+        (list(&found.own), list(&found.shared))
+    };
+    let none = BTreeMap::new();
+    // One that calls itself passt, and names the socket.
+    for user in [USER, 0] {
+        let qemus = [qemu_of(user, 1, &[])];
+        let fake = by(OTHER, process(11, PASST, &[]).unwrap());
+        let found = attribute(&qemus, &[by(user, honest()), fake], &none);
+        assert_eq!(pids(&found, 1), (vec![10], vec![]), "{user}");
+        let fake = by(OTHER, process(11, PASST, &[]).unwrap());
+        assert!(attribute(&qemus, &[fake], &none)[&1].is_missing);
+    }
+    // One that calls itself a QEMU hides nobody's helper.
+    for (user, helper) in [(USER, USER), (USER, 0), (0, 0)] {
+        let qemus = [qemu_of(user, 1, &[]), qemu_of(OTHER, 2, &[])];
+        let found = attribute(&qemus, &[by(helper, honest())], &none);
+        match (user, helper) {
+            // Without a connection nothing tells which of the two root's is for.
+            (USER, 0) => assert_eq!(pids(&found, 1), (vec![], vec![10])),
+            _ => {
+                assert_eq!(pids(&found, 1), (vec![10], vec![]));
+                assert_eq!(pids(&found, 2), (vec![], vec![]));
+            }
+        }
+    }
+    // A connection tells whoever they belong to: swtpm has a user of its own.
+    let qemus = [qemu_of(USER, 1, &[100]), qemu_of(OTHER, 2, &[])];
+    for helper in [0, 120] {
+        let connected = by(helper, process(10, PASST, &[110]).unwrap());
+        let found = attribute(&qemus, &[connected], &BTreeMap::from([(110, 100)]));
+        assert_eq!(pids(&found, 1), (vec![10], vec![]), "{helper}");
+        assert_eq!(pids(&found, 2), (vec![], vec![]), "{helper}");
+    }
+    // Whose it is may not be known.
+    let mut unknown = honest();
+    unknown.user = None;
+    assert!(attribute(&qemus, &[unknown], &none)[&1].is_missing);
+}
+
 /// A process that has run for so long, in nanoseconds.
 fn write(root: &Path, pid: u32, name: &str, line: &str, on_cpu: u64) {
     let task = root.join(format!("proc/{pid}/task/{pid}"));
     fs::create_dir_all(&task).unwrap();
     let stat = format!("{pid} ({name}) S 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 500 0 0\n");
     let status = format!(
-        "Name:\t{name}\nvoluntary_ctxt_switches:\t{}\nnonvoluntary_ctxt_switches:\t0\n",
+        "Name:\t{name}\nUid:\t{USER}\t0\t0\t0\nvoluntary_ctxt_switches:\t{}\nnonvoluntary_ctxt_switches:\t0\n",
         on_cpu / 1_000_000
     );
     for directory in [root.join(format!("proc/{pid}")), task] {
