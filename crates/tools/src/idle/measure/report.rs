@@ -126,7 +126,7 @@ impl Measured {
         self.guest.label()
     }
 
-    fn notes(&self) -> Vec<String> {
+    pub(super) fn notes(&self) -> Vec<String> {
         let name = self.guest.label();
         let mut notes = Vec::new();
         if self.has_ended {
@@ -134,6 +134,22 @@ impl Measured {
                 "{name} ended meanwhile: its numbers are of the {:.0} s before",
                 self.seconds
             ));
+        }
+        let lived = || self.windows.iter().filter(|window| !window.has_ended);
+        for helper in &self.guest.helpers.own {
+            let lost = lived()
+                .filter(|window| window.lost.contains(helper))
+                .count();
+            if lost > 0 {
+                let what = match lost == lived().count() {
+                    true => "its CPU time is not counted",
+                    false => "its last CPU time is not counted",
+                };
+                notes.push(format!(
+                    "{} (process {}) of {name} ended meanwhile: {what}",
+                    helper.name, helper.pid
+                ));
+            }
         }
         if !self.has_roles() && !self.threads.is_empty() {
             notes.push(format!(

@@ -122,6 +122,7 @@ mod tests {
                 life: Life::Whole,
             }],
             has_ended: false,
+            lost: Vec::new(),
         };
         values.iter().map(window).collect()
     }

@@ -7,6 +7,7 @@ use brisk_host::tasks::{HostTimes, ProcessTasks, Task};
 use serde::{Deserialize, Serialize};
 
 use super::guests::Guest;
+use super::helpers::Helper;
 use super::role::Role;
 
 /// What was read of a guest at one moment.
@@ -84,6 +85,9 @@ pub struct GuestWindow {
     pub threads: Vec<ThreadWindow>,
     /// Whether QEMU has ended, or another process has its number.
     pub has_ended: bool,
+    /// Processes beside QEMU whose CPU time is missing: they ended within the window or before.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lost: Vec<Helper>,
 }
 
 /// The host in one window. All percentages are of one CPU.
@@ -211,14 +215,15 @@ fn guest_window(
             let mut list = sample.helpers.iter();
             list.find(|one| one.pid == helper.pid).cloned()
         };
-        let Some((old, new)) = of(before).zip(of(after)) else {
+        let both = of(before).zip(of(after));
+        // Another process may have the number.
+        let Some((old, new)) = both.filter(|(old, new)| old.start_ticks == new.start_ticks) else {
+            window.lost.push(helper.clone());
             continue;
         };
-        if old.start_ticks == new.start_ticks {
-            let role = |_: &Task| Role::Helper(helper.name.clone());
-            let threads = thread_windows(&old.tasks, &new.tasks, length, role);
-            window.threads.extend(threads);
-        }
+        let role = |_: &Task| Role::Helper(helper.name.clone());
+        let threads = thread_windows(&old.tasks, &new.tasks, length, role);
+        window.threads.extend(threads);
     }
     window
 }

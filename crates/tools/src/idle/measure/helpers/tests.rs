@@ -5,6 +5,7 @@ use std::fs;
 use brisk_vm::qemu::cmdline::CommandLine;
 
 use super::*;
+use crate::idle::measure::window::GuestWindow;
 use crate::idle::measure::{Role, Sampler, Window};
 
 /// A QEMU as libvirt starts it, with a TPM, a shared directory and passt.
@@ -245,11 +246,37 @@ fn the_cpu_time_of_a_helper_is_its_guests() {
     assert!((thread.cpu_percent - 0.5).abs() < 1e-9);
     // What speaks for a rule is what QEMU does.
     assert!((measured.signature().cpu - 2.0).abs() < 1e-9);
+    let first = measured.windows;
     // It ends, and another process gets its number.
     fs::remove_dir_all(root.join("proc/42")).unwrap();
     let third = sampler.snapshot(Duration::from_secs(20)).unwrap();
+    let gone = Window::between(&guests, &second, &third).unwrap();
     at(300_000_000, 900_000_000);
     let fourth = sampler.snapshot(Duration::from_secs(30)).unwrap();
     let window = Window::between(&guests, &third, &fourth).unwrap();
     assert!((window.guests[0].cpu_percent() - 1.0).abs() < 1e-9);
+    // What it used in between is missing, and that is said.
+    let note = |windows: &[Vec<GuestWindow>]| {
+        let measured = super::super::Measured::of(guests[0].clone(), windows.concat());
+        measured.notes().join("\n")
+    };
+    assert!(!note(std::slice::from_ref(&first)).contains("swtpm"));
+    let ended = "swtpm (process 42) of win11 ended meanwhile: its ";
+    let some = note(&[first, gone.guests.clone(), window.guests]);
+    assert!(
+        some.contains(&format!("{ended}last CPU time is not counted")),
+        "{some}"
+    );
+    assert_eq!(some.matches("swtpm").count(), 1, "{some}");
+    let all = note(&[gone.guests]);
+    assert!(
+        all.contains(&format!("{ended}CPU time is not counted")),
+        "{all}"
+    );
+    // One that was started again in between has another start.
+    let mut again = second.clone();
+    again.guests[0].helpers[0].start_ticks += 1;
+    again.at = Duration::from_secs(20);
+    let window = Window::between(&guests, &second, &again).unwrap();
+    assert_eq!(window.guests[0].lost, guests[0].helpers.own);
 }
