@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -53,6 +54,11 @@ fn main() {
         "a_domain_is_measured_by_its_name",
         Libvirt::forbidden(),
         a_domain_is_measured_by_its_name,
+    ));
+    trials.push(trial(
+        "guests_that_proc_hides_are_said_to_be_missing",
+        no_mounts(),
+        guests_that_proc_hides_are_said_to_be_missing,
     ));
     libtest_mimic::run(&arguments, trials).exit();
 }
@@ -452,4 +458,48 @@ fn what_cannot_be_measured_says_why_and_what_to_try() {
         &lines[0],
         &lines[1],
     ]);
+}
+
+/// Mounts a /proc that hides processes of other users, and goes on as nobody.
+const HIDING: &str = "mount -t proc -o hidepid=2 proc /proc && \
+                      exec setpriv --reuid=65534 --regid=65534 --clear-groups \"$@\"";
+
+fn hiding(words: &[&str]) -> Command {
+    let mut command = Command::new(tool("unshare"));
+    command.args(["--mount", "sh", "-c", HIDING, "sh"]);
+    command.args(words);
+    command
+}
+
+/// Why there can be no such /proc here.
+fn no_mounts() -> Option<&'static str> {
+    let works = hiding(&["true"])
+        .output()
+        .is_ok_and(|output| output.status.success());
+    (!works).then_some("this user may not mount /proc")
+}
+
+fn guests_that_proc_hides_are_said_to_be_missing() {
+    let dir = tempdir().unwrap();
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let binary = dir.path().join("brisk");
+    brisk_testkit::copy_program(Path::new(env!("CARGO_BIN_EXE_brisk")), &binary);
+    let run = |script: &str| {
+        let words = ["bash", "-c", script, binary.to_str().unwrap()];
+        let output = hiding(&words).output().unwrap();
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let none = run("\"$0\" idle lint --all --fail-on never");
+    assert!(
+        none.contains("where /proc is mounted with hidepid only root"),
+        "{none}"
+    );
+    // One of the user's own does not say that there are no others.
+    let own = "(exec -a qemu-system-x86_64 sleep 600) & \
+               until grep -q qemu /proc/$!/cmdline; do :; done; \
+               \"$0\" idle lint --all --fail-on never; \
+               \"$0\" idle measure --all --settle 0 --time 1s; kill $!";
+    let told = run(own);
+    let parts = told.split("QEMUs of other users are left out");
+    assert_eq!(parts.count(), 3, "{told}");
 }

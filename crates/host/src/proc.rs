@@ -85,6 +85,13 @@ impl Procfs {
         real.ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 
+    /// Whether processes of other users are shown: with `hidepid` (proc(5)) the first one, which is
+    /// root's, is hidden from all but root.
+    #[must_use]
+    pub fn shows_others(&self) -> bool {
+        self.words(1).is_ok()
+    }
+
     /// Whether a process ignores a signal (`SigIgn` in `status`).
     ///
     /// # Errors

@@ -11,6 +11,7 @@ use brisk_vm::libvirt::{Defined, Error, Virsh};
 use brisk_vm::qemu::cmdline::CommandLine;
 
 use super::description::{Capabilities, Described, Guests};
+use super::target::{HIDDEN, tell_of_hidden};
 use crate::ui::Ui;
 
 /// Domains that are asked for at once: most of the time is virsh's and libvirt's.
@@ -50,6 +51,12 @@ pub(super) fn all(guests: &Guests, ui: &Ui) -> anyhow::Result<All> {
         if of_domains.iter().filter(|(one, _)| one == uuid).count() > 1 {
             all.guests.push(guest.clone());
         }
+    }
+    match all.guests.is_empty() {
+        true => ui.note(&format!(
+            "no guest was found; define or start one, or {HIDDEN}"
+        )),
+        false => tell_of_hidden(ui),
     }
     Ok(all)
 }

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context, bail};
+use brisk_host::proc::Procfs;
 use brisk_tools::idle::measure::{Guest, Kind, running_vms};
 use brisk_tools::vm::{condition, pid};
 use brisk_vm::libvirt::RunningDomain;
@@ -10,6 +11,11 @@ use brisk_vm::libvirt::RunningDomain;
 use crate::command::vm::named;
 use crate::hint::of_process as explained;
 use crate::ui::Ui;
+
+/// Where guests may be that are not found.
+pub(super) const HIDDEN: &str = "look for one that is hidden: a container sees its own processes \
+                                 only, and where /proc is mounted with hidepid only root sees \
+                                 those of others";
 
 /// Guests that run.
 #[derive(Debug, clap::Args)]
@@ -54,26 +60,35 @@ impl TargetArgs {
                 vec![guest]
             }
             (_, _, Some(name)) => vec![of_process(process_of_vm(name)?)?],
-            _ => self.running(root)?,
+            _ => self.running(root, ui)?,
         };
         Ok(guests.into_iter().map(with_roles).collect())
     }
 
-    fn running(&self, root: &Path) -> anyhow::Result<Vec<Guest>> {
+    fn running(&self, root: &Path, ui: &Ui) -> anyhow::Result<Vec<Guest>> {
         let guests = Guest::all(root, &running_vms()).context("cannot read /proc")?;
         match guests.len() {
-            0 => bail!(
-                "no QEMU runs here; start a guest, or look for one that is hidden: a container \
-                 sees its own processes only, and where /proc is mounted with hidepid only root \
-                 sees those of others"
-            ),
+            0 => bail!("no QEMU runs here; start a guest, or {HIDDEN}"),
+            _ if self.all => {
+                tell_of_hidden(ui);
+                Ok(guests)
+            }
             1 => Ok(guests),
-            _ if self.all => Ok(guests),
             count => bail!(
                 "{count} guests run; choose one with --pid, --domain or --vm, or --all:\n{}",
                 list(&guests)
             ),
         }
+    }
+}
+
+/// Says that some guests cannot be seen, where that is known.
+pub(super) fn tell_of_hidden(ui: &Ui) {
+    if !Procfs::default().shows_others() {
+        ui.note(
+            "QEMUs of other users are left out: /proc is mounted with hidepid, and only root sees \
+             them",
+        );
     }
 }
 
