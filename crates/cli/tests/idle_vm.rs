@@ -94,6 +94,37 @@ fn all_definitions_are_changed_and_restored_together() {
     let _ = idle(&all, &["undo", "--all"]).exits(125);
 }
 
+const FIX: [&str; 5] = ["fix", "--all", "--rule", "nohz", "--apply"];
+
+fn write(all: &Machines, name: &str, text: &str) {
+    fs::write(all.definition(name), text).unwrap();
+}
+
+fn text(all: &Machines, name: &str) -> String {
+    fs::read_to_string(all.definition(name)).unwrap()
+}
+
+#[test]
+fn what_could_not_be_changed_is_counted() {
+    let all = machines();
+    write(&all, "b", DEFINITION);
+    let backups = all.dir().join("state/idle");
+    fs::create_dir_all(&backups).unwrap();
+    // As on a full disk, no backup can be kept.
+    let full = |name: &str| backups.join(format!("vm-{name}"));
+    fs::write(full("a"), "").unwrap();
+    fs::write(full("b"), "").unwrap();
+    let none = idle(&all, &FIX).exits(125);
+    let _ = none.explains(&["a stays as it is", "none of 2 guests could be changed"]);
+    write(&all, "c", "memory = \"128M\"\n");
+    let none = idle(&all, &FIX).exits(125);
+    let _ = none.explains(&["2 of 3 guests could not be changed, and there is nothing"]);
+    fs::remove_file(full("b")).unwrap();
+    let some = idle(&all, &FIX).exits(125);
+    let _ = some.explains(&["of 3 guests: nohz 1; 1 could not be changed"]);
+    assert_eq!([text(&all, "a"), text(&all, "b")], [DEFINITION, FIXED]);
+}
+
 #[test]
 fn a_definition_keeps_its_mode_and_the_links_to_it() {
     let all = machines();

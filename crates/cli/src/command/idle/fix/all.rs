@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use anyhow::bail;
 use brisk_tools::idle::backup::Backups;
+use brisk_tools::idle::domain;
 use brisk_tools::idle::fix::{self, Fixed, Wanted};
 use brisk_tools::vm::StateDirs;
 use serde_json::json;
@@ -51,7 +52,12 @@ pub(super) fn change(args: &Args, topic: &Topic, ui: &Ui) -> anyhow::Result<u8> 
             Ok(applied) => applied,
             Err(error) => {
                 let name = printable(&guest.name);
-                ui.error(&error.context(format!("{name} stays as it is")));
+                match error.downcast_ref() {
+                    // Its message says that it was changed.
+                    Some(domain::Error::Defined { .. }) => ui.error(&error),
+                    _ => ui.error(&error.context(format!("{name} stays as it is"))),
+                }
+                tally.failed += 1;
                 all.is_partial = true;
                 continue;
             }
@@ -123,6 +129,8 @@ fn show(guest: &Described, wanted: Wanted<'_>) -> anyhow::Result<Applied> {
 #[derive(Default)]
 struct Tally {
     guests: usize,
+    /// Those that could not be read or changed.
+    failed: usize,
     changed: BTreeMap<&'static str, usize>,
     left: BTreeMap<&'static str, usize>,
 }
@@ -146,19 +154,31 @@ impl Tally {
             let rules = rules.iter().map(|(rule, count)| format!("{rule} {count}"));
             rules.collect::<Vec<_>>().join(", ")
         };
+        let failed = match self.failed {
+            0 => String::new(),
+            count => format!("; {count} could not be changed"),
+        };
         match (self.changed.is_empty(), args.apply) {
+            (true, _) if self.failed == self.guests && self.failed > 0 => {
+                ui.note(&format!("none of {} guests could be changed", self.guests));
+            }
+            (true, _) if self.failed > 0 => ui.note(&format!(
+                "{} of {} guests could not be changed, and there is nothing to change in the others",
+                self.failed, self.guests
+            )),
             (true, _) => ui.note(&format!(
                 "there is nothing to change in {} guests",
                 self.guests
             )),
             (false, false) => ui.note(&format!(
-                "changes by rule, of {} guests: {}; --rule RULE --apply makes those of a rule",
+                "changes by rule, of {} guests: {}{failed}; --rule RULE --apply makes those of a \
+                 rule",
                 self.guests,
                 list(&self.changed)
             )),
             (false, true) => ui.note(&format!(
-                "changed by rule, of {} guests: {}; it counts from each guest's next cold start \
-                 on ({} undo --all restores what was there)",
+                "changed by rule, of {} guests: {}{failed}; it counts from each guest's next cold \
+                 start on ({} undo --all restores what was there)",
                 self.guests,
                 list(&self.changed),
                 topic.command
