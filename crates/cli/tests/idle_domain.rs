@@ -11,7 +11,7 @@ use libtest_mimic::Arguments;
 use tempfile::tempdir;
 
 fn main() {
-    let of_domains: [(_, fn()); 6] = [
+    let of_domains: [(_, fn()); 7] = [
         (
             "a_domain_is_changed_and_restored_with_its_password",
             a_domain_is_changed_and_restored_with_its_password,
@@ -31,6 +31,10 @@ fn main() {
         (
             "all_domains_are_changed_and_restored_together",
             all_domains_are_changed_and_restored_together,
+        ),
+        (
+            "a_domain_that_is_gone_does_not_keep_the_others",
+            a_domain_that_is_gone_does_not_keep_the_others,
         ),
         (
             "a_libvirt_that_does_not_answer_is_a_missing_part",
@@ -300,6 +304,30 @@ fn all_domains_are_changed_and_restored_together() {
     assert_eq!(names.map(xml), before);
     let none = idle(&["undo", "--all"]).exits(125);
     let _ = none.explains(&["nothing to undo"]);
+}
+
+fn a_domain_that_is_gone_does_not_keep_the_others() {
+    // QEMU takes no command line of a kernel without a kernel.
+    let line = "    <cmdline>root=/dev/vda   nohz=off quiet</cmdline>\n";
+    let libvirt = with(&WEB.replace(line, ""));
+    let state = tempdir().unwrap();
+    let uri = libvirt.uri();
+    let idle = |words: &[&str]| {
+        let words = brisk_of!("idle").args(words);
+        words.env("BRISK_STATE_DIR", state.path())
+    };
+    let fix = ["fix", "--all", "--rule=hpet", "--apply", "--connect", &uri];
+    let before = secret(&libvirt);
+    idle(&fix).exits(0);
+    let xml = WEB.replace(line, "").replace("type='kvm'", "type='qemu'");
+    libvirt.define(&xml[xml.find("<!--").unwrap()..].replace("<name>web<", "<name>z<"));
+    let _ = idle(&fix).exits(0).explains(&["of 2 guests: hpet 1"]);
+    libvirt.virsh(&["undefine", "z"]);
+    let aside = idle(&["undo", "--all"]).exits(125);
+    let _ = aside.explains(&["there is no domain z any more", "1.gone-1"]);
+    assert_ne!(secret(&libvirt), before);
+    idle(&["undo", "--all"]).exits(0);
+    assert_eq!(secret(&libvirt), before);
 }
 
 /// One that is not there has no domains; one that does not answer may have some.

@@ -105,6 +105,67 @@ fn text(all: &Machines, name: &str) -> String {
 }
 
 #[test]
+fn a_vm_that_is_gone_does_not_keep_the_changes_before_from_being_undone() {
+    let all = machines();
+    write(&all, "b", DEFINITION);
+    let _ = idle(&all, &FIX).exits(0);
+    write(&all, "z", DEFINITION);
+    let _ = idle(&all, &FIX).exits(0);
+    // What covers that of all is out of reach, too.
+    write(&all, "z", DEFINITION);
+    let _ = idle(&all, &["fix", "--vm", "z", "--apply"]).exits(0);
+    let _ = all.does(&["rm", "z"]);
+    let kept = all.dir().join("state/idle/vm-z/1.gone-1");
+    let aside = idle(&all, &["undo", "--all"]).exits(125);
+    let _ = aside.explains(&["there is no VM z any more", kept.to_str().unwrap()]);
+    assert!(fs::read_to_string(kept).unwrap().contains("Of the shop."));
+    assert_eq!(text(&all, "a"), FIXED);
+    let undone = idle(&all, &["undo", "--all"]).exits(0);
+    let _ = undone.explains(&["VM a is defined", "VM b is defined"]);
+    assert_eq!([text(&all, "a"), text(&all, "b")], [DEFINITION; 2]);
+}
+
+#[test]
+fn a_damaged_backup_leaves_the_others() {
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+    let all = machines();
+    let _ = idle(&all, &FIX).exits(0);
+    let backups = all.dir().join("state/idle");
+    for key in ["yyy", "zzz"] {
+        fs::create_dir(backups.join(key)).unwrap();
+    }
+    fs::write(backups.join("zzz/1.json"), "{}").unwrap();
+    mknodat(
+        CWD,
+        backups.join("yyy/1.json"),
+        FileType::Fifo,
+        Mode::RUSR,
+        0,
+    )
+    .unwrap();
+    let undone = idle(&all, &["undo", "--all"]).exits(125);
+    let _ = undone.explains(&["yyy/1.json", "zzz/1.json", "VM a is defined as it was"]);
+    assert_eq!(definition(&all), DEFINITION);
+}
+
+#[test]
+fn backups_that_others_can_change_are_not_restored() {
+    let all = machines();
+    let _ = idle(&all, &FIX).exits(0);
+    let backups = all.dir().join("state/idle");
+    let set_mode = |mode| fs::set_permissions(&backups, fs::Permissions::from_mode(mode)).unwrap();
+    set_mode(0o777);
+    for words in [&["undo", "--all"][..], &["undo", "--vm", "a"], &FIX] {
+        let _ = idle(&all, words)
+            .exits(125)
+            .explains(&["writable for all users", "chmod go-w"]);
+    }
+    assert_eq!(definition(&all), FIXED);
+    set_mode(0o700);
+    let _ = idle(&all, &["undo", "--all"]).exits(0);
+}
+
+#[test]
 fn what_could_not_be_changed_is_counted() {
     let all = machines();
     write(&all, "b", DEFINITION);
@@ -123,6 +184,62 @@ fn what_could_not_be_changed_is_counted() {
     let some = idle(&all, &FIX).exits(125);
     let _ = some.explains(&["of 3 guests: nohz 1; 1 could not be changed"]);
     assert_eq!([text(&all, "a"), text(&all, "b")], [DEFINITION, FIXED]);
+}
+
+const UUID: &str = "uuid = \"1b5d1d25-6c6a-4b39-8e6f-1f2b3c4d5e6f\"\n";
+
+#[test]
+fn vms_of_one_uuid_have_backups_of_their_own() {
+    let all = machines();
+    let before = |name: &str| format!("# {name}\n{UUID}{DEFINITION}");
+    for name in ["a", "b"] {
+        write(&all, name, &before(name));
+    }
+    let _ = idle(&all, &FIX).exits(0);
+    let undone = idle(&all, &["undo", "--all"]).exits(0);
+    let _ = undone.explains(&["VM a is defined as it was", "VM b is defined as it was"]);
+    let now = || ["a", "b"].map(|name| text(&all, name));
+    assert_eq!(now(), ["a", "b"].map(before));
+    let _ = idle(&all, &FIX).exits(0);
+    let _ = idle(&all, &["undo", "--vm", "a"]).exits(0);
+    assert_ne!(now()[1], before("b"));
+    let _ = idle(&all, &["undo", "--vm", "a"]).exits(125);
+    let _ = idle(&all, &["undo", "--vm", "b"]).exits(0);
+    assert_eq!(now(), ["a", "b"].map(before));
+}
+
+#[test]
+fn a_vm_that_was_renamed_by_hand_is_restored() {
+    let all = machines();
+    let before = format!("{UUID}{DEFINITION}");
+    for undo in [&["undo", "--all"][..], &["undo", "--vm", "new"]] {
+        write(&all, "a", &before);
+        let _ = idle(&all, &FIX).exits(0);
+        fs::rename(all.definition("a"), all.definition("new")).unwrap();
+        let _ = idle(&all, undo).exits(0).explains(&["VM new is defined"]);
+        assert_eq!(text(&all, "new"), before);
+        fs::remove_file(all.definition("new")).unwrap();
+    }
+}
+
+#[test]
+fn a_definition_that_cannot_be_read_is_restored_by_force() {
+    for uuid in ["", UUID] {
+        let all = machines();
+        let before = format!("{uuid}{DEFINITION}");
+        for force in [&["--vm", "a"][..], &["--all"]] {
+            write(&all, "a", &before);
+            let _ = idle(&all, &FIX).exits(0);
+            for broken in [&b"memory = \n"[..], b"\xff"] {
+                fs::write(all.definition("a"), broken).unwrap();
+                let refused = idle(&all, &[&["undo"], force].concat()).exits(125);
+                let _ = refused.explains(&["VM a cannot be read", "--force"]);
+                assert_eq!(fs::read(all.definition("a")).unwrap(), broken);
+            }
+            let _ = idle(&all, &[&["undo", "--force"], force].concat()).exits(0);
+            assert_eq!(definition(&all), before);
+        }
+    }
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Definitions of domains as they were before they were changed, in the directory of the state.
 //! Passwords are not in them: they stay where libvirt keeps them.
 
+use std::cell::OnceCell;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
@@ -8,11 +9,14 @@ use std::path::{Path, PathBuf};
 
 use brisk_host::dirs::Dirs;
 use brisk_host::files::{self, Durability};
+use brisk_host::trust::{self, Untrusted};
 use brisk_sys::{Sharing, try_lock};
 use serde::{Deserialize, Serialize};
 
 /// Version of the files.
 const SCHEMA: &str = "brisk.idle.backup/1";
+/// Most bytes of a file.
+const LARGEST: u64 = 16 << 20;
 
 /// A definition before and after a change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,6 +40,19 @@ pub struct Backup {
     /// What was changed together with others has the same text here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub batch: Option<String>,
+    /// Greater than that of every backup before, whatever the clock says; 0 in files of older
+    /// versions.
+    #[serde(default)]
+    pub sequence: u64,
+}
+
+/// A backup, with its file's place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Kept {
+    /// The file.
+    pub path: PathBuf,
+    /// The definition before and after.
+    pub backup: Backup,
 }
 
 /// A backup that cannot be kept or read.
@@ -59,9 +76,26 @@ pub enum Error {
         source: io::Error,
     },
     /// A file is not a backup.
-    #[error("{path} is no backup of brisk's")]
+    #[error("{path} is no backup of brisk's: look at it, and move it to another directory")]
     Foreign {
         /// The file.
+        path: PathBuf,
+    },
+    /// Others could have put something there.
+    #[error(
+        "others can change the backups in {dir}: {reason}; see what is in it, and close it to them \
+         (chmod go-w, chown)"
+    )]
+    Unsafe {
+        /// The directory.
+        dir: PathBuf,
+        /// How.
+        reason: Untrusted,
+    },
+    /// There is no greater number.
+    #[error("{path} has the greatest number that there is: move it to another directory")]
+    Full {
+        /// The file, or the directory of which one has it.
         path: PathBuf,
     },
 }
@@ -72,16 +106,18 @@ pub struct Backups {
     dir: PathBuf,
     /// What those that are added now belong to.
     batch: Option<String>,
+    /// Number of those that are added now.
+    sequence: OnceCell<u64>,
     _lock: File,
 }
 
 /// What was changed together, last.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default)]
 pub struct Batch {
-    /// Those that can be restored.
-    pub last: Vec<Backup>,
-    /// Those that were changed again since.
-    pub covered: Vec<Backup>,
+    /// The backups, in the order of their names.
+    pub kept: Vec<Kept>,
+    /// Files and directories that cannot be read.
+    pub damaged: Vec<Error>,
 }
 
 impl Backup {
@@ -98,6 +134,7 @@ impl Backup {
             before,
             after: String::new(),
             batch: None,
+            sequence: 0,
         }
     }
 }
@@ -124,12 +161,14 @@ impl Backups {
         let mut builder = fs::DirBuilder::new();
         builder.recursive(true).mode(0o700);
         builder.create(dir).map_err(file("make", dir))?;
+        must_be_own(dir)?;
         let path = dir.join("lock");
         let lock = files::open_lock(&path).map_err(file("open", &path))?;
         match try_lock(&lock, Sharing::Exclusive).map_err(file("lock", &path))? {
             true => Ok(Self {
                 dir: dir.to_owned(),
                 batch: None,
+                sequence: OnceCell::new(),
                 _lock: lock,
             }),
             false => Err(Error::Busy),
@@ -141,45 +180,81 @@ impl Backups {
         self.batch = Some(format!("{time} {}", std::process::id()));
     }
 
-    /// The domains and VMs that were changed together, last.
+    /// The domains and VMs that were changed together, last. What cannot be read is left out of
+    /// them.
     ///
     /// # Errors
-    /// If backups cannot be read.
+    /// If the directory cannot be read.
     pub fn last_batch(&self) -> Result<Batch, Error> {
-        let mut found: Vec<(Backup, bool)> = Vec::new();
+        let (mut kept, damaged) = self.all()?;
+        kept.retain(|kept| kept.backup.batch.is_some());
+        let order = |kept: &Kept| {
+            let backup = &kept.backup;
+            (backup.sequence, backup.time.clone(), backup.batch.clone())
+        };
+        if let Some((sequence, _, batch)) = kept.iter().map(order).max() {
+            kept.retain(|Kept { backup, .. }| {
+                (backup.sequence, &backup.batch) == (sequence, &batch)
+            });
+        }
+        kept.sort_by(|one, other| one.backup.name.cmp(&other.backup.name));
+        Ok(Batch { kept, damaged })
+    }
+
+    /// All backups, and what cannot be read.
+    fn all(&self) -> Result<(Vec<Kept>, Vec<Error>), Error> {
+        let (mut kept, mut damaged) = (Vec::new(), Vec::new());
         let entries = fs::read_dir(&self.dir).map_err(file("read", &self.dir))?;
+        let mut names = Vec::new();
         for entry in entries {
-            let entry = entry.map_err(file("read", &self.dir))?;
-            let is_directory = entry.file_type().is_ok_and(|kind| kind.is_dir());
-            let Some(key) = entry
-                .file_name()
-                .to_str()
-                .filter(|_| is_directory)
-                .map(str::to_owned)
-            else {
+            names.push(entry.map_err(file("read", &self.dir))?.file_name());
+        }
+        names.sort();
+        for name in names {
+            let path = self.dir.join(&name);
+            // A link may lead to a directory, too.
+            match fs::metadata(&path) {
+                Ok(found) if found.is_dir() => {}
+                Ok(_) => continue,
+                Err(error) => {
+                    damaged.push(file("read", &path)(error));
+                    continue;
+                }
+            }
+            let Some(key) = name.to_str() else {
+                damaged.push(Error::Foreign { path });
                 continue;
             };
-            let numbers = self.numbers(&key)?;
-            for number in &numbers {
-                let path = self.path(&key, *number);
-                found.push((Self::read(&path)?, Some(number) == numbers.last()));
+            match self.numbers(key) {
+                Err(error) => damaged.push(error),
+                Ok(numbers) => {
+                    for number in numbers {
+                        match self.read(key, number) {
+                            Ok(one) => kept.push(one),
+                            Err(error) => damaged.push(error),
+                        }
+                    }
+                }
             }
         }
-        found.retain(|(backup, _)| backup.batch.is_some());
-        let newest = found
-            .iter()
-            .map(|(backup, _)| (&backup.time, &backup.batch));
-        let newest = newest.max().and_then(|(_, batch)| batch.clone());
-        found.retain(|(backup, _)| backup.batch == newest);
-        found.sort_by(|(one, _), (other, _)| one.name.cmp(&other.name));
-        let mut batch = Batch::default();
-        for (backup, is_last) in found {
-            match is_last {
-                true => batch.last.push(backup),
-                false => batch.covered.push(backup),
-            }
+        Ok((kept, damaged))
+    }
+
+    /// Number of the changes of now.
+    fn sequence(&self) -> Result<u64, Error> {
+        if let Some(known) = self.sequence.get() {
+            return Ok(*known);
         }
-        Ok(batch)
+        let (kept, _) = self.all()?;
+        let last = kept.iter().max_by_key(|kept| kept.backup.sequence);
+        let next = match last {
+            None => 1,
+            Some(Kept { path, backup }) => backup
+                .sequence
+                .checked_add(1)
+                .ok_or_else(|| Error::Full { path: path.clone() })?,
+        };
+        Ok(*self.sequence.get_or_init(|| next))
     }
 
     /// Adds a backup, which is on the disk then. The result is its file.
@@ -191,10 +266,12 @@ impl Backups {
         let mut builder = fs::DirBuilder::new();
         builder.recursive(true).mode(0o700);
         builder.create(&dir).map_err(file("make", &dir))?;
-        let next = self
-            .numbers(&backup.uuid)?
-            .last()
-            .map_or(1, |last| last + 1);
+        let next = match self.numbers(&backup.uuid)?.last() {
+            None => 1,
+            Some(last) => last.checked_add(1).ok_or_else(|| Error::Full {
+                path: self.path(&backup.uuid, *last),
+            })?,
+        };
         let path = self.path(&backup.uuid, next);
         self.write(&path, backup)?;
         files::sync_directory(&self.dir).map_err(file("sync", &self.dir))?;
@@ -209,6 +286,7 @@ impl Backups {
         let batch = self.batch.clone();
         let backup = Backup {
             batch,
+            sequence: self.sequence()?,
             ..backup.clone()
         };
         let written = serde_json::to_vec_pretty(&backup)
@@ -217,29 +295,73 @@ impl Backups {
         written.map_err(file("write", path))
     }
 
-    /// The last backup of a domain, and its file.
+    /// The last backup of a domain or VM.
     ///
     /// # Errors
     /// If it cannot be read.
-    pub fn last(&self, uuid: &str) -> Result<Option<(PathBuf, Backup)>, Error> {
-        let Some(last) = self.numbers(uuid)?.pop() else {
-            return Ok(None);
-        };
-        let path = self.path(uuid, last);
-        let backup = Self::read(&path)?;
-        Ok(Some((path, backup)))
+    pub fn last(&self, key: &str) -> Result<Option<Kept>, Error> {
+        self.last_where(key, |_| true)
+    }
+
+    /// The last backup with this key that is wanted.
+    ///
+    /// # Errors
+    /// If one of those that are looked at, from the last one on, cannot be read.
+    pub fn last_where(
+        &self,
+        key: &str,
+        is_wanted: impl Fn(&Backup) -> bool,
+    ) -> Result<Option<Kept>, Error> {
+        for number in self.numbers(key)?.into_iter().rev() {
+            let kept = self.read(key, number)?;
+            if is_wanted(&kept.backup) {
+                return Ok(Some(kept));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The last of all backups that is wanted, whatever its key. What cannot be read is left out.
+    ///
+    /// # Errors
+    /// If the directory cannot be read.
+    pub fn last_of_all(&self, is_wanted: impl Fn(&Backup) -> bool) -> Result<Option<Kept>, Error> {
+        let (mut kept, _) = self.all()?;
+        kept.retain(|kept| is_wanted(&kept.backup));
+        // Those of one key are in order.
+        kept.sort_by_key(|kept| (kept.backup.sequence, kept.backup.time.clone()));
+        Ok(kept.pop())
     }
 
     fn path(&self, uuid: &str, number: u32) -> PathBuf {
         self.dir.join(uuid).join(format!("{number}.json"))
     }
 
-    fn read(path: &Path) -> Result<Backup, Error> {
-        let bytes = fs::read(path).map_err(file("read", path))?;
+    fn read(&self, key: &str, number: u32) -> Result<Kept, Error> {
+        let path = self.path(key, number);
+        let bytes = files::read_own(&path, LARGEST).map_err(file("read", &path))?;
         let backup: Option<Backup> = serde_json::from_slice(&bytes).ok();
-        let backup = backup.filter(|backup| backup.schema == SCHEMA);
-        let path = path.to_owned();
-        backup.ok_or(Error::Foreign { path })
+        // A copy is none either: what is in it would be restored twice.
+        match backup.filter(|backup| backup.schema == SCHEMA && backup.uuid == key) {
+            Some(backup) => Ok(Kept { path, backup }),
+            None => Err(Error::Foreign { path }),
+        }
+    }
+
+    /// Puts a backup aside, whose guest is no more, so that it is kept and not found. The result is
+    /// its new name.
+    ///
+    /// # Errors
+    /// If it cannot be renamed.
+    pub fn put_aside(&self, path: &Path) -> Result<PathBuf, Error> {
+        // An earlier one may have had the same number.
+        let names = (1_u32..).map(|count| path.with_extension(format!("gone-{count}")));
+        let mut free = names.filter(|name| name.symlink_metadata().is_err());
+        let aside = free.next().ok_or_else(|| Error::Full {
+            path: path.to_owned(),
+        })?;
+        fs::rename(path, &aside).map_err(file("rename", path))?;
+        Ok(aside)
     }
 
     /// Removes a backup that was restored.
@@ -257,106 +379,32 @@ impl Backups {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             other => other.map_err(file("read", &dir))?,
         };
-        let mut numbers: Vec<u32> = entries
-            .filter_map(|entry| {
-                let name = entry.ok()?.file_name().into_string().ok()?;
-                name.strip_suffix(".json")?.parse().ok()
-            })
-            .collect();
+        must_be_own(&dir)?;
+        let mut numbers = Vec::new();
+        for entry in entries {
+            let name = entry.map_err(file("read", &dir))?.file_name();
+            numbers.extend(name.to_str().and_then(number));
+        }
         numbers.sort_unstable();
         Ok(numbers)
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use std::os::unix::fs::PermissionsExt;
-
-    use super::*;
-
-    fn backup(before: &str) -> Backup {
-        Backup::new("qemu:///session", "u-1", "web", "now".into(), before.into())
-    }
-
-    #[test]
-    fn the_last_backup_comes_first() {
-        let dir = tempfile::tempdir().unwrap();
-        let dir = dir.path().join("idle");
-        let backups = Backups::open_in(&dir).unwrap();
-        assert_eq!(backups.last("u-1").unwrap(), None);
-        let first = backups.add(&backup("a")).unwrap();
-        for number in 2..=11 {
-            backups.add(&backup(&format!("b{number}"))).unwrap();
-        }
-        let (path, last) = backups.last("u-1").unwrap().unwrap();
-        assert_eq!(last, backup("b11"));
-        assert_eq!(backups.last("u-2").unwrap(), None);
-        let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
-        assert_eq!((mode(&dir), mode(&path)), (0o700, 0o600));
-        for _ in 2..=11 {
-            let (path, _) = backups.last("u-1").unwrap().unwrap();
-            backups.remove(&path).unwrap();
-        }
-        assert_eq!(backups.last("u-1").unwrap().unwrap().0, first);
-    }
-
-    #[test]
-    fn what_was_changed_together_is_found_together() {
-        let dir = tempfile::tempdir().unwrap();
-        let mut backups = Backups::open_in(dir.path()).unwrap();
-        let of = |name: &str, time: &str| {
-            let uuid = format!("u-{name}");
-            Backup::new("qemu:///session", &uuid, name, time.into(), String::new())
-        };
-        backups.add(&of("alone", "3")).unwrap();
-        assert_eq!(backups.last_batch().unwrap(), Batch::default());
-        for (time, names) in [("1", ["web", "old"]), ("2", ["web", "db"])] {
-            backups.begin_batch(time);
-            for name in names {
-                backups.add(&of(name, time)).unwrap();
-            }
-        }
-        backups.batch = None;
-        backups.add(&of("db", "4")).unwrap();
-        let names = |list: &[Backup]| -> Vec<String> {
-            list.iter()
-                .map(|one| format!("{} {}", one.name, one.time))
-                .collect()
-        };
-        let batch = backups.last_batch().unwrap();
-        assert_eq!(names(&batch.last), ["web 2"]);
-        assert_eq!(names(&batch.covered), ["db 2"]);
-        // The one before comes next.
-        for uuid in ["u-web", "u-db", "u-db"] {
-            let (path, _) = backups.last(uuid).unwrap().unwrap();
-            backups.remove(&path).unwrap();
-        }
-        assert_eq!(
-            names(&backups.last_batch().unwrap().last),
-            ["old 1", "web 1"]
-        );
-        fs::write(dir.path().join("u-old/9.json"), "{}").unwrap();
-        assert!(matches!(backups.last_batch(), Err(Error::Foreign { .. })));
-    }
-
-    #[test]
-    fn only_one_brisk_changes_domains() {
-        let dir = tempfile::tempdir().unwrap();
-        let one = Backups::open_in(dir.path()).unwrap();
-        assert!(matches!(Backups::open_in(dir.path()), Err(Error::Busy)));
-        drop(one);
-        assert!(Backups::open_in(dir.path()).is_ok());
-    }
-
-    #[test]
-    fn other_files_are_no_backups() {
-        let dir = tempfile::tempdir().unwrap();
-        let backups = Backups::open_in(dir.path()).unwrap();
-        let path = backups.add(&backup("a")).unwrap();
-        for text in ["", "{}", "[1]", r#"{"schema":"other"}"#] {
-            fs::write(&path, text).unwrap();
-            let error = backups.last("u-1").unwrap_err().to_string();
-            assert!(error.contains("1.json is no backup"), "{error}");
-        }
-    }
+/// Number in the name of a backup's file; None if it is none.
+fn number(name: &str) -> Option<u32> {
+    let digits = name.strip_suffix(".json")?;
+    let is_number = digits.bytes().all(|byte| byte.is_ascii_digit()) && !digits.starts_with('0');
+    is_number.then(|| digits.parse().ok())?
 }
+
+/// Refuses a directory that others can change: backups become definitions, and say which libvirt
+/// is asked.
+fn must_be_own(dir: &Path) -> Result<(), Error> {
+    trust::own_directory(dir).map_err(|reason| Error::Unsafe {
+        dir: dir.to_owned(),
+        reason,
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -6,7 +6,7 @@ use brisk_vm::hardware::edit::{Path, XmlChange};
 use brisk_vm::libvirt::{self, Defined};
 use roxmltree::{Document, Node};
 
-use super::backup::{self, Backup, Backups};
+use super::backup::{self, Backup, Backups, Kept};
 use super::fix::{self, Context, Fixed, Wanted};
 use super::text::Text;
 
@@ -55,6 +55,14 @@ pub enum Error {
         time: String,
         /// File of the backup.
         path: String,
+    },
+    /// It was changed after the change that is to be undone.
+    #[error("domain {name} was changed once more, on {time}: undo that first, with --domain")]
+    Later {
+        /// The domain.
+        name: String,
+        /// Time of the last change.
+        time: String,
     },
     /// brisk changed it through another connection.
     #[error(
@@ -150,16 +158,26 @@ impl Change {
     }
 }
 
-/// Restores the definition that a domain had before the last change.
+/// Restores the definition that a domain had before the last change. With `only`, that has to be
+/// the one in this file.
 ///
 /// # Errors
 /// If there is no backup, somebody else changed the domain since and `force` is not set, or libvirt
 /// refuses the definition.
-pub fn undo(domain: &Defined, backups: &Backups, force: bool) -> Result<Backup, Error> {
+pub fn undo(
+    domain: &Defined,
+    backups: &Backups,
+    only: Option<&std::path::Path>,
+    force: bool,
+) -> Result<Backup, Error> {
     let name = domain.name().to_owned();
-    let Some((path, backup)) = backups.last(domain.uuid())? else {
+    let Some(Kept { path, backup }) = backups.last(domain.uuid())? else {
         return Err(Error::Unchanged(name));
     };
+    if only.is_some_and(|only| only != path) {
+        let time = backup.time;
+        return Err(Error::Later { name, time });
+    }
     let now = domain.xml()?;
     // A change that was cut off before libvirt had it.
     let never_made = backup.after.is_empty() && now == backup.before;

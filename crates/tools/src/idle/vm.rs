@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::ops::Range;
+use std::path::Path;
 
 use brisk_vm::cache::Cache;
 use brisk_vm::hardware::edit::{self, EditError};
@@ -10,11 +11,11 @@ use brisk_vm::qemu::argv;
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::backup::{self, Backup, Backups};
+use super::backup::{self, Backup, Backups, Kept};
 use super::fix::Fixed;
 use super::text::Text;
 use crate::guest;
-use crate::vm::{self, Definition, VmPaths};
+use crate::vm::{self, Definition, StateDirs, VmPaths};
 use brisk_lint::{ArgumentChange, Edit};
 
 /// Says that a backup is of a VM, and not of a domain of libvirt's.
@@ -49,6 +50,25 @@ pub enum Error {
         time: String,
         /// File of the backup.
         path: String,
+    },
+    /// It was changed after the change that is to be undone.
+    #[error("VM {name} was changed once more, on {time}: undo that first, with --vm")]
+    Later {
+        /// The VM.
+        name: String,
+        /// Time of the last change.
+        time: String,
+    },
+    /// What it is now cannot be read.
+    #[error(
+        "the definition of VM {name} cannot be read; put it right, or restore the one from before \
+         brisk idle fix changed it with --force"
+    )]
+    Broken {
+        /// The VM.
+        name: String,
+        /// The defect.
+        source: vm::Error,
     },
     /// brisk has not changed it.
     #[error("there is no backup of VM {0}: brisk idle fix has not changed it, or it was undone")]
@@ -229,37 +249,113 @@ pub fn apply(
     backup.after.clone_from(after);
     let path = backups.add(&backup)?;
     if let Err(error) = paths.define_text(after, false) {
-        backups.remove(&path)?;
+        // It may have been written, and only not be on the disk.
+        if paths.text().is_ok_and(|text| text == before) {
+            backups.remove(&path)?;
+        }
         return Err(error.into());
     }
     Ok(path.display().to_string())
 }
 
-/// Restores the definition that a VM had before the last change.
+/// The VM that a backup is of now: of its name, or with its UUID if there is none of its name.
+///
+/// # Errors
+/// [`vm::Error::Unknown`] if there is none.
+pub fn of_backup(dirs: &StateDirs, backup: &Backup) -> Result<VmPaths, Error> {
+    let paths = dirs.vm(&backup.name)?;
+    if paths.file().symlink_metadata().is_ok() {
+        return Ok(paths);
+    }
+    let mut others = dirs.names().into_iter().filter_map(|name| {
+        let other = dirs.vm(&name).ok()?;
+        let uuid = other.definition().ok()?.uuid?;
+        (uuid == backup.uuid).then_some(other)
+    });
+    match (others.next(), paths.text()) {
+        (Some(renamed), _) => Ok(renamed),
+        (None, Err(error)) => Err(error.into()),
+        (None, Ok(_)) => Ok(paths),
+    }
+}
+
+/// The last backup of a VM. VMs may have one UUID, if the definition of one was copied.
+fn last_of(
+    paths: &VmPaths,
+    uuid: Option<String>,
+    backups: &Backups,
+) -> Result<Option<Kept>, backup::Error> {
+    let is_own = |backup: &Backup| is_of_vm(backup) && backup.name == paths.name;
+    // What has another name was made before this one was renamed, unless that is another VM.
+    let had_other_name = |backup: &Backup| {
+        let other = paths.beside(&backup.name);
+        is_of_vm(backup) && other.is_ok_and(|other| other.file().symlink_metadata().is_err())
+    };
+    if let Some(uuid) = uuid {
+        let own = backups.last_where(&uuid, is_own)?;
+        let found = match own {
+            None => backups.last_where(&uuid, had_other_name)?,
+            own => own,
+        };
+        if found.is_some() {
+            return Ok(found);
+        }
+    }
+    backups.last_where(&key_of_name(paths), is_own)
+}
+
+/// Restores the definition that a VM had before the last change. With `only`, that has to be the
+/// one in this file.
 ///
 /// # Errors
 /// If there is no backup, or somebody else changed the definition since and `force` is not set.
-pub fn undo(paths: &VmPaths, backups: &Backups, force: bool) -> Result<Backup, Error> {
+pub fn undo(
+    paths: &VmPaths,
+    backups: &Backups,
+    only: Option<&Path>,
+    force: bool,
+) -> Result<Backup, Error> {
+    let name = || paths.name.clone();
     let _lock = paths.lock("undo")?;
-    let now = paths.text()?;
-    let last = match backups.last(&key(paths, &paths.parse(&now)?))? {
-        None => backups.last(&key_of_name(paths))?,
-        last => last,
+    let now = match paths.text() {
+        Err(error @ (vm::Error::Unknown { .. } | vm::Error::Undefined { .. })) => {
+            return Err(error.into());
+        }
+        text => text.and_then(|text| Ok((paths.parse(&text)?.uuid, text))),
     };
-    let Some((path, backup)) = last else {
-        return Err(Error::Unchanged(paths.name.clone()));
+    let (last, now) = match now {
+        Ok((uuid, text)) => (last_of(paths, uuid, backups)?, text),
+        Err(source) if !force => {
+            let name = name();
+            return Err(Error::Broken { name, source });
+        }
+        // Whatever UUID it had.
+        Err(_) => {
+            let is_own = |backup: &Backup| is_of_vm(backup) && backup.name == paths.name;
+            (backups.last_of_all(is_own)?, String::new())
+        }
     };
+    let Some(Kept { path, mut backup }) = last else {
+        return Err(Error::Unchanged(name()));
+    };
+    if only.is_some_and(|only| only != path) {
+        return Err(Error::Later {
+            name: name(),
+            time: backup.time,
+        });
+    }
     // One that was cut off before the change has the definition before.
-    let is_known = is_of_vm(&backup) && (now == backup.after || now == backup.before);
+    let is_known = now == backup.after || now == backup.before;
     if !is_known && !force {
         return Err(Error::Changed {
-            name: paths.name.clone(),
+            name: name(),
             time: backup.time,
             path: path.display().to_string(),
         });
     }
     paths.define_text(&backup.before, false)?;
     backups.remove(&path)?;
+    backup.name = name();
     Ok(backup)
 }
 

@@ -147,6 +147,14 @@ impl VmPaths {
         self.dirs.config.join(format!("{}.toml", self.name))
     }
 
+    /// Paths of another VM of the same user.
+    ///
+    /// # Errors
+    /// If the name is not allowed.
+    pub(crate) fn beside(&self, name: &str) -> Result<Self, Error> {
+        self.dirs.vm(name)
+    }
+
     /// Directory of brisk's configuration, which has that of definitions.
     pub(super) fn configuration(&self) -> PathBuf {
         let config = &self.dirs.config;

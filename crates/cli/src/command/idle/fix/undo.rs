@@ -1,9 +1,10 @@
 //! `brisk idle undo`.
 
 use anyhow::bail;
-use brisk_tools::idle::backup::{Backup, Backups};
+use brisk_tools::idle::backup::{Backup, Backups, Kept};
 use brisk_tools::idle::{domain, vm};
-use brisk_vm::libvirt::Defined;
+use brisk_tools::vm::{Error, StateDirs};
+use brisk_vm::libvirt::{self, Defined};
 
 use super::explain;
 use crate::command::vm::named;
@@ -51,21 +52,19 @@ pub(in crate::command) fn undo(args: &UndoArgs, ui: &Ui) -> anyhow::Result<u8> {
         return undo_all(&backups, args.force, ui);
     }
     let (kind, backup) = match (&args.domain, &args.vm) {
-        (_, Some(name)) => ("VM", of_vm(name, &backups, args.force)?),
+        (_, Some(name)) => {
+            let undone = vm::undo(&named::paths(name)?, &backups, None, args.force);
+            ("VM", undone.map_err(explain)?)
+        }
         (domain, None) => {
             let name = domain.as_deref().unwrap_or_default();
             let domain = Defined::find(name, args.connect.as_deref())?;
-            ("domain", domain::undo(&domain, &backups, args.force)?)
+            ("domain", domain::undo(&domain, &backups, None, args.force)?)
         }
     };
     drop(spinner);
     tell(kind, &backup, ui);
     Ok(exit::OK)
-}
-
-fn of_vm(name: &str, backups: &Backups, force: bool) -> anyhow::Result<Backup> {
-    let paths = named::paths(name)?;
-    vm::undo(&paths, backups, force).map_err(explain)
 }
 
 fn tell(kind: &str, backup: &Backup, ui: &Ui) {
@@ -79,37 +78,78 @@ fn tell(kind: &str, backup: &Backup, ui: &Ui) {
 
 fn undo_all(backups: &Backups, force: bool, ui: &Ui) -> anyhow::Result<u8> {
     let batch = backups.last_batch()?;
-    if batch.last.is_empty() && batch.covered.is_empty() {
+    if batch.kept.is_empty() && batch.damaged.is_empty() {
         bail!(
             "there is nothing to undo: brisk idle fix --all --apply has changed nothing, or it was undone"
         );
     }
     let mut status = exit::OK;
-    for backup in &batch.covered {
-        ui.note(&printable(&format!(
-            "{} was changed once more since {}: undo that first, and then this",
-            backup.name, backup.time
-        )));
+    let mut stay = Vec::new();
+    for error in batch.damaged {
+        ui.error(&anyhow::Error::from(error).context("a backup is left out"));
         status = exit::BRISK;
     }
-    for backup in &batch.last {
-        let (kind, undone) = match vm::is_of_vm(backup) {
-            true => ("VM", of_vm(&backup.name, backups, force)),
-            false => ("domain", of_domain(backup, backups, force)),
+    for kept in &batch.kept {
+        let is_of_vm = vm::is_of_vm(&kept.backup);
+        let kind = if is_of_vm { "VM" } else { "domain" };
+        let undone = match is_of_vm {
+            true => of_vm(kept, backups, force),
+            false => of_domain(kept, backups, force),
         };
+        let name = printable(&kept.backup.name);
         match undone {
-            Ok(backup) => tell(kind, &backup, ui),
+            Ok(Some(backup)) => {
+                tell(kind, &backup, ui);
+                continue;
+            }
+            // What was changed before comes next.
+            Ok(None) => {
+                let aside = backups.put_aside(&kept.path)?;
+                ui.note(&printable(&format!(
+                    "there is no {kind} {name} any more: its definition from before is kept in \
+                     {}, under \"before\"",
+                    aside.display()
+                )));
+            }
             Err(error) => {
-                let name = printable(&backup.name);
                 ui.error(&error.context(format!("{kind} {name} stays as it is")));
-                status = exit::BRISK;
+                stay.push(kept.path.display().to_string());
             }
         }
+        status = exit::BRISK;
+    }
+    if !stay.is_empty() {
+        ui.note(&printable(&format!(
+            "earlier changes come next once these backups are restored, or moved to another \
+             directory: {}",
+            stay.join(", ")
+        )));
     }
     Ok(status)
 }
 
-fn of_domain(backup: &Backup, backups: &Backups, force: bool) -> anyhow::Result<Backup> {
-    let domain = Defined::find(&backup.uuid, Some(&backup.uri))?;
-    Ok(domain::undo(&domain, backups, force)?)
+/// Restores a VM of several; None if there is no such VM any more.
+fn of_vm(kept: &Kept, backups: &Backups, force: bool) -> anyhow::Result<Option<Backup>> {
+    let dirs = StateDirs::here().map_err(named::explain)?;
+    let paths = vm::of_backup(&dirs, &kept.backup);
+    let undone = paths.and_then(|paths| vm::undo(&paths, backups, Some(&kept.path), force));
+    match undone {
+        Ok(backup) => Ok(Some(backup)),
+        Err(vm::Error::Vm(Error::Unknown { .. })) => Ok(None),
+        Err(error) => Err(explain(error)),
+    }
+}
+
+/// Restores a domain of several; None if there is no such domain any more.
+fn of_domain(kept: &Kept, backups: &Backups, force: bool) -> anyhow::Result<Option<Backup>> {
+    let domain = match Defined::find(&kept.backup.uuid, Some(&kept.backup.uri)) {
+        Err(libvirt::Error::Unknown { .. }) => return Ok(None),
+        found => found?,
+    };
+    Ok(Some(domain::undo(
+        &domain,
+        backups,
+        Some(&kept.path),
+        force,
+    )?))
 }
