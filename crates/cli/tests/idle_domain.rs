@@ -11,7 +11,7 @@ use libtest_mimic::Arguments;
 use tempfile::tempdir;
 
 fn main() {
-    let of_domains: [(_, fn()); 7] = [
+    let of_domains: [(_, fn()); 9] = [
         (
             "a_domain_is_changed_and_restored_with_its_password",
             a_domain_is_changed_and_restored_with_its_password,
@@ -31,6 +31,14 @@ fn main() {
         (
             "all_domains_are_changed_and_restored_together",
             all_domains_are_changed_and_restored_together,
+        ),
+        (
+            "a_domain_that_was_renamed_is_restored",
+            a_domain_that_was_renamed_is_restored,
+        ),
+        (
+            "a_change_that_was_cut_off_is_undone",
+            a_change_that_was_cut_off_is_undone,
         ),
         (
             "a_domain_that_is_gone_does_not_keep_the_others",
@@ -304,6 +312,64 @@ fn all_domains_are_changed_and_restored_together() {
     assert_eq!(names.map(xml), before);
     let none = idle(&["undo", "--all"]).exits(125);
     let _ = none.explains(&["nothing to undo"]);
+}
+
+fn a_domain_that_was_renamed_is_restored() {
+    let libvirt = with_domain();
+    let state = tempdir().unwrap();
+    let before = secret(&libvirt);
+    let uri = libvirt.uri();
+    for force in [&[][..], &["--force"]] {
+        on(&libvirt, &[&FIX[..], &["--apply"]].concat(), state.path()).exits(0);
+        libvirt.virsh(&["domrename", "web", "shop"]);
+        if !force.is_empty() {
+            libvirt.virsh(&["desc", "shop", "--config", "--title", "shop"]);
+        }
+        let words = ["undo", "--domain", "shop", "--connect", &uri];
+        let undo = brisk_of!("idle").args([&words[..], force].concat());
+        let undone = undo.env("BRISK_STATE_DIR", state.path()).exits(0);
+        let _ = undone.explains(&["domain shop is defined as it was before"]);
+        libvirt.virsh(&["domrename", "shop", "web"]);
+        assert_eq!(secret(&libvirt), before);
+    }
+}
+
+/// The file of the domain's only backup.
+fn backup(libvirt: &Libvirt, state: &Path) -> std::path::PathBuf {
+    let uuid = libvirt.virsh(&["domuuid", "web"]);
+    state.join("idle").join(uuid.trim()).join("1.json")
+}
+
+/// As when brisk is killed after libvirt defined it, and before it said so in the backup.
+fn a_change_that_was_cut_off_is_undone() {
+    let libvirt = with_domain();
+    let state = tempdir().unwrap();
+    let before = secret(&libvirt);
+    let planned = on(
+        &libvirt,
+        &[&FIX[..], &["--output=-"]].concat(),
+        state.path(),
+    );
+    let planned = planned.exits(0).text();
+    let cut_off = |planned: &str| {
+        on(&libvirt, &[&FIX[..], &["--apply"]].concat(), state.path()).exits(0);
+        assert_ne!(secret(&libvirt), before);
+        let path = backup(&libvirt, state.path());
+        let mut json: serde_json::Value =
+            serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+        assert_eq!(json.get("planned"), None);
+        json["after"] = "".into();
+        json["planned"] = planned.into();
+        fs::write(&path, json.to_string()).unwrap();
+    };
+    cut_off(&planned);
+    on(&libvirt, &["undo"], state.path()).exits(0);
+    assert_eq!(secret(&libvirt), before);
+    cut_off("<domain/>");
+    let refused = on(&libvirt, &["undo"], state.path()).exits(125);
+    let _ = refused.explains(&["brisk was ended while it changed domain web", "--force"]);
+    on(&libvirt, &["undo", "--force"], state.path()).exits(0);
+    assert_eq!(secret(&libvirt), before);
 }
 
 fn a_domain_that_is_gone_does_not_keep_the_others() {

@@ -37,6 +37,9 @@ pub struct Backup {
     pub before: String,
     /// The definition after. Empty as long as it is not known to be defined.
     pub after: String,
+    /// The definition that libvirt was to get, as long as it is not known to have it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub planned: String,
     /// What was changed together with others has the same text here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub batch: Option<String>,
@@ -133,6 +136,7 @@ impl Backup {
             rules: Vec::new(),
             before,
             after: String::new(),
+            planned: String::new(),
             batch: None,
             sequence: 0,
         }

@@ -56,6 +56,21 @@ pub enum Error {
         /// File of the backup.
         path: String,
     },
+    /// brisk was ended while libvirt changed it.
+    #[error(
+        "brisk was ended while it changed domain {name} on {time}, and what libvirt has is neither \
+         the definition before nor the one that was to be: libvirt wrote that in its own way, or \
+         somebody changed it since; compare virsh dumpxml --inactive {name} with \"planned\" in \
+         {path}; --force restores \"before\""
+    )]
+    CutOff {
+        /// The domain.
+        name: String,
+        /// Time of brisk's change.
+        time: String,
+        /// File of the backup.
+        path: String,
+    },
     /// It was changed after the change that is to be undone.
     #[error("domain {name} was changed once more, on {time}: undo that first, with --domain")]
     Later {
@@ -120,12 +135,13 @@ impl Change {
         }
     }
 
-    /// Has libvirt use it from the next start on. The result is the file of the backup.
+    /// Has libvirt use it from the next start on. `planned` is the changed definition without
+    /// passwords, as [`Self::shown`] has it. The result is the file of the backup.
     ///
     /// # Errors
     /// If libvirt refuses it, somebody else changed the domain, or no backup can be kept. The domain
     /// is as it was then, but for [`Error::Defined`].
-    pub fn apply(&self, backups: &Backups, time: String) -> Result<String, Error> {
+    pub fn apply(&self, planned: &str, backups: &Backups, time: String) -> Result<String, Error> {
         let Text::Xml(after) = &self.fixed.text else {
             return Err(Error::Unchanged(self.domain.name().to_owned()));
         };
@@ -134,7 +150,8 @@ impl Change {
             return Err(Error::Raced(self.domain.name().to_owned()));
         }
         let (uri, uuid, name) = (self.domain.uri(), self.domain.uuid(), self.domain.name());
-        let mut backup = Backup::new(uri, uuid, name, time, plain);
+        let mut backup = Backup::new(uri, uuid, name, time, plain.clone());
+        planned.clone_into(&mut backup.planned);
         let rules = self
             .fixed
             .applied
@@ -143,7 +160,10 @@ impl Change {
         backup.rules = rules.collect();
         let path = backups.add(&backup)?;
         if let Err(error) = self.domain.define(after) {
-            backups.remove(&path)?;
+            // libvirt may have done it, and the answer be lost.
+            if self.domain.xml().is_ok_and(|now| now == plain) {
+                backups.remove(&path)?;
+            }
             return Err(error.into());
         }
         // It is defined: without this, undo would take it for a change of somebody else's.
@@ -153,13 +173,14 @@ impl Change {
             backup: path.display().to_string(),
             source,
         })?;
+        backup.planned.clear();
         backups.write(&path, &backup)?;
         Ok(path.display().to_string())
     }
 }
 
-/// Restores the definition that a domain had before the last change. With `only`, that has to be
-/// the one in this file.
+/// Restores the definition that a domain had before the last change. A name that it got since
+/// stays. With `only`, the last change has to be the one in this file.
 ///
 /// # Errors
 /// If there is no backup, somebody else changed the domain since and `force` is not set, or libvirt
@@ -171,25 +192,32 @@ pub fn undo(
     force: bool,
 ) -> Result<Backup, Error> {
     let name = domain.name().to_owned();
-    let Some(Kept { path, backup }) = backups.last(domain.uuid())? else {
+    let Some(Kept { path, mut backup }) = backups.last(domain.uuid())? else {
         return Err(Error::Unchanged(name));
     };
+    let time = backup.time.clone();
     if only.is_some_and(|only| only != path) {
-        let time = backup.time;
         return Err(Error::Later { name, time });
     }
     let now = domain.xml()?;
+    for text in [&mut backup.before, &mut backup.after, &mut backup.planned] {
+        *text = with_name(text, &now);
+    }
     // A change that was cut off before libvirt had it.
     let never_made = backup.after.is_empty() && now == backup.before;
     if domain.uri() != backup.uri && !force {
         let uri = backup.uri;
         return Err(Error::Elsewhere { name, uri });
     }
-    if !never_made && now != backup.after && !force {
-        return Err(Error::Changed {
-            name,
-            time: backup.time,
-            path: path.display().to_string(),
+    let is_known = match backup.after.is_empty() {
+        true => never_made || is_alike(&now, &backup.planned),
+        false => now == backup.after,
+    };
+    if !is_known && !force {
+        let path = path.display().to_string();
+        return Err(match backup.after.is_empty() {
+            true => Error::CutOff { name, time, path },
+            false => Error::Changed { name, time, path },
         });
     }
     if !never_made {
@@ -197,7 +225,32 @@ pub fn undo(
         domain.define(&with_passwords(&backup.before, &now, &secret)?)?;
     }
     backups.remove(&path)?;
+    backup.name = name;
     Ok(backup)
+}
+
+/// A definition with the name of another. What is no definition stays as it is.
+fn with_name(xml: &str, now: &str) -> String {
+    let place = |xml: &str| {
+        let document = document(xml).ok()?;
+        let mut children = document.root_element().children();
+        let name = children.find(|node| node.has_tag_name("name"))?;
+        Some(name.range())
+    };
+    let mut text = xml.to_owned();
+    if let (Some(old), Some(new)) = (place(xml), place(now)) {
+        text.replace_range(old, &now[new]);
+    }
+    text
+}
+
+/// Whether two definitions differ in white space between lines alone, which libvirt writes anew.
+fn is_alike(one: &str, other: &str) -> bool {
+    let lines = |text: &str| -> Vec<String> {
+        let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+        lines.map(str::to_owned).collect()
+    };
+    lines(one) == lines(other)
 }
 
 /// `before` with the passwords of its displays that `secret` has and `now` leaves out.
@@ -242,6 +295,21 @@ mod tests {
             error.to_string().contains("more than 1000 attributes"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn a_name_of_now_is_put_into_a_definition_from_before() {
+        let before = "<domain>\n <title><name>no</name></title>\n <name>web</name> <x/>\n</domain>";
+        let now = "<domain type='kvm'><name>a&lt;b</name><y/></domain>";
+        assert_eq!(
+            with_name(before, now),
+            before.replace("<name>web", "<name>a&lt;b")
+        );
+        for (one, other) in [("", now), (before, "<domain/>"), ("<name>", now)] {
+            assert_eq!(with_name(one, other), one);
+        }
+        assert!(is_alike("<a>\n  <b/>\n\n</a>\n", "<a>\n\t<b/>\n</a>"));
+        assert!(!is_alike("<a>\n</a>", "<a>\n<b/>\n</a>"));
     }
 
     #[test]

@@ -468,7 +468,7 @@ fn apply_to_domain(
     let (old, new) = change.shown(&guest.context, wanted)?;
     let is_changed = !change.fixed.applied.is_empty();
     let backup = is_changed
-        .then(|| change.apply(backups, now()))
+        .then(|| change.apply(&new, backups, now()))
         .transpose()?;
     let diff = match is_changed {
         true => diff(&guest.name, &old, &new),
