@@ -207,8 +207,8 @@ fn files_are_judged_by_the_machine_that_they_name() {
                OpenSSL 1.1.1k  25 Mar 2021\n";
     let named = files.write("nas.txt", &format!("{offload}{nas}"));
     let shown = show(&named, &[]);
-    let text =
-        "; the figures are of Linux 5.10.0-8-armmp, OpenSSL 1.1.1k, and this machine is Linux ";
+    let text = "; the figures are of nas, armv7l, Linux 5.10.0-8-armmp, OpenSSL 1.1.1k, and this \
+                machine is ";
     assert!(shown.contains(text), "{shown}");
     let saved: Value = serde_json::from_slice(&fs::read(&out).unwrap()).unwrap();
     let facts = &saved["environment"]["extra"];
@@ -220,13 +220,27 @@ fn files_are_judged_by_the_machine_that_they_name() {
         shown.starts_with("Do not: OpenSSL 4.0.1 has no engines"),
         "{shown}"
     );
-    // A report of this kernel.
+    // A report of this kernel may be of any machine that has it.
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
     let own = report(DRIVER, &BOTH, [163.0, 100.0, 617.0]).replace("6.12.1", release.trim());
-    let own = files.write("own.json", &own);
+    let of_kernel = files.write("kernel.json", &own);
+    let run = config().args(["--from", &of_kernel, "-o", &out]);
+    let shown = run.exits(1).text();
+    assert!(
+        shown.contains("which machine the figures are of is not known"),
+        "{shown}"
+    );
+    // One that names the host, too, is of this one.
+    let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+    let kernel = format!("\"measured kernel\":\"{}\"", release.trim());
+    let both = format!("\"measured host\":\"{}\",{kernel}", name.trim());
+    let named = own.replace(&kernel, &both);
+    assert_ne!(named, own);
+    let own = files.write("own.json", &named);
     let shown = config().args(["--from", &own, "-o", &out]).exits(1).text();
     let text = format!(
-        "Note: Judged by this machine, of which all is so that the figures name of theirs: Linux {}.\n",
+        "Note: Judged by this machine, of which all is so that the figures name of theirs: {}, Linux {}.\n",
+        name.trim(),
         release.trim()
     );
     assert!(shown.contains(&text), "{shown}");

@@ -35,6 +35,19 @@ pub fn below(root: &Path, path: &Path) -> PathBuf {
 /// Bytes of a file that [`text`] reads at most.
 const LONGEST_TEXT: u64 = 16 << 20;
 
+/// As [`text`], of a file below `root`: links in another system's tree lead to files of that.
+#[must_use]
+pub fn text_below(root: &Path, path: &Path) -> Option<String> {
+    if root == Path::new("/") {
+        return text(&below(root, path));
+    }
+    let root = openat(CWD, root, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let within = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+    let found = openat2(&root, path, flags, Mode::empty(), within).ok()?;
+    text(Path::new(&format!("/proc/self/fd/{}", found.as_raw_fd())))
+}
+
 /// Text of a file of another system's tree, which may be anything: at most 16 MiB of it, without
 /// waiting for the other end of a pipe; what is no UTF-8 is replaced. None if it cannot be read.
 #[must_use]

@@ -41,6 +41,10 @@ pub const ALGORITHM: &str = "algorithm";
 pub(super) const IMPLEMENTATIONS: &str = "implementations";
 /// Facts about proofs begin with it.
 pub const PROOF: &str = "proof of ";
+/// Fact with the name of the host that was measured.
+pub const NODE: &str = "measured host";
+/// Fact with the architecture of that, as uname(1) has it.
+pub const ARCHITECTURE: &str = "measured architecture";
 /// Fact with the release of the kernel that was measured.
 pub const KERNEL: &str = "measured kernel";
 /// Fact with the OpenSSL that was measured.

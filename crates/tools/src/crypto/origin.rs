@@ -10,9 +10,18 @@ use super::Machine;
 use super::libcrypto::{CpuSettings, VersionInfo};
 use super::metric;
 
+/// Beginnings of the names of architectures.
+const ARCHITECTURES: [&str; 11] = [
+    "aarch64", "arm", "i386", "i486", "i586", "i686", "mips", "ppc", "riscv", "s390", "x86_64",
+];
+
 /// Facts by which a machine is told from others.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Origin {
+    /// Its name.
+    pub host: Option<String>,
+    /// Its architecture, as uname(1) has it: `armv7l`.
+    pub architecture: Option<String>,
     /// Release of its kernel.
     pub kernel: Option<String>,
     /// Its library, such as `OpenSSL 3.0.19`.
@@ -29,6 +38,8 @@ impl Origin {
     pub fn of_facts(facts: &BTreeMap<String, String>) -> Self {
         let fact = |name: &str| facts.get(name).cloned();
         Self {
+            host: fact(metric::NODE),
+            architecture: fact(metric::ARCHITECTURE),
             kernel: fact(metric::KERNEL),
             openssl: fact(metric::LIBRARY).map(|text| VersionInfo::parse(&text).library),
             processor: fact(metric::PROCESSOR),
@@ -40,6 +51,8 @@ impl Origin {
     #[must_use]
     pub fn facts(&self) -> BTreeMap<String, String> {
         let all = [
+            (metric::NODE, &self.host),
+            (metric::ARCHITECTURE, &self.architecture),
             (metric::KERNEL, &self.kernel),
             (metric::LIBRARY, &self.openssl),
             (metric::PROCESSOR, &self.processor),
@@ -80,9 +93,14 @@ impl Origin {
         let words: Vec<_> = line.split_whitespace().take(5).collect();
         let is_number = |word: &str| word.starts_with(|first: char| first.is_ascii_digit());
         match words[..] {
-            // Linux HOST RELEASE #NUMBER …
-            ["Linux", _, release, number, ..] if number.starts_with('#') => {
+            // Linux HOST RELEASE #NUMBER … ARCHITECTURE GNU/Linux
+            ["Linux", host, release, number, ..] if number.starts_with('#') => {
+                own.host = Some(host.to_owned());
                 own.kernel = Some(release.to_owned());
+                let mut last = line.split_whitespace().rev();
+                let known =
+                    last.find(|word| ARCHITECTURES.iter().any(|name| word.starts_with(name)));
+                own.architecture = known.map(str::to_owned);
             }
             ["Linux", "version", release, ..] => own.kernel = Some(release.to_owned()),
             // OpenSSL 1.1.1d  10 Sep 2019
@@ -113,7 +131,14 @@ impl Origin {
     pub fn of_machine(machine: &Machine, root: &Path) -> Self {
         let library = machine.library.as_ref().ok();
         let release = Some(&machine.kernel.release);
+        let name = rustix::system::uname();
+        let own = |text: &std::ffi::CStr| {
+            let text = text.to_string_lossy().into_owned();
+            machine.is_here.then_some(text)
+        };
         Self {
+            host: own(name.nodename()),
+            architecture: own(name.machine()),
             kernel: release.filter(|release| !release.is_empty()).cloned(),
             openssl: library.map(|library| library.version.library.clone()),
             processor: Cpu::below(root).model(),
@@ -121,10 +146,13 @@ impl Origin {
         }
     }
 
-    /// Whether it says more than a version of OpenSSL, which thousands of machines have.
+    /// Whether it says enough to tell a machine: thousands have the same OpenSSL, and so it is with
+    /// the kernel of a distribution, and with a processor.
     #[must_use]
     pub fn is_of_a_machine(&self) -> bool {
-        self.kernel.is_some() || self.processor.is_some() || self.features.is_some()
+        let facts = [&self.kernel, &self.processor, &self.features];
+        let count = facts.into_iter().flatten().count();
+        self.host.is_some() && count > 0 || count > 1
     }
 
     /// All that both say.
@@ -156,8 +184,10 @@ impl Origin {
     }
 
     /// With what they begin for people.
-    fn fields(&self) -> [(&'static str, &Option<String>); 4] {
+    fn fields(&self) -> [(&'static str, &Option<String>); 6] {
         [
+            ("", &self.host),
+            ("", &self.architecture),
             ("Linux ", &self.kernel),
             ("", &self.openssl),
             ("", &self.processor),
@@ -165,8 +195,10 @@ impl Origin {
         ]
     }
 
-    fn fields_mut(&mut self) -> [(&'static str, &mut Option<String>); 4] {
+    fn fields_mut(&mut self) -> [(&'static str, &mut Option<String>); 6] {
         [
+            ("", &mut self.host),
+            ("", &mut self.architecture),
             ("Linux ", &mut self.kernel),
             ("", &mut self.openssl),
             ("", &mut self.processor),
@@ -196,7 +228,7 @@ mod tests {
                    CPUINFO: OPENSSL_ia32cap=0xfffa3203078bffff:0x405fc6f1bf07ab\n";
         assert_eq!(
             origin(new).unwrap(),
-            "Linux 5.10.0-8-armmp, OpenSSL 3.0.19, OPENSSL_ia32cap=0xfffa3203078bffff:0x405fc6f1bf07ab"
+            "nas, armv7l, Linux 5.10.0-8-armmp, OpenSSL 3.0.19, OPENSSL_ia32cap=0xfffa3203078bffff:0x405fc6f1bf07ab"
         );
         let old = "> OpenSSL 1.1.1d  10 Sep 2019\n> model name\t: ARMv7 Processor rev 1 (v7l)\n\
                    root@nas:~# uname -r\n4.19.0-6\n";
@@ -216,6 +248,9 @@ mod tests {
                 .unwrap()
                 .is_of_a_machine()
         );
+        let kernel = Origin::of_text("# uname -r\n6.1.0-17-amd64\n").unwrap();
+        assert!(kernel.kernel.is_some() && !kernel.is_of_a_machine());
+        assert!(Origin::of_text(new).unwrap().is_of_a_machine());
         assert_eq!(
             origin(&format!("{new}{old}")),
             Err("OpenSSL 3.0.19 and OpenSSL 1.1.1d".to_owned())

@@ -8,9 +8,9 @@ use brisk_host::files;
 /// Entries of a directory that are looked at.
 const ENTRIES: usize = 4096;
 
-/// Text of a file, as [`files::text`].
+/// Text of a file, as [`files::text_below`].
 pub(super) fn of(root: &Path, path: &str) -> Option<String> {
-    files::text(&root.join(path))
+    files::text_below(root, Path::new(path))
 }
 
 /// Number in a file that has one.
@@ -38,6 +38,7 @@ pub(super) fn link_name(root: &Path, path: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use std::fs::File;
+    use std::os::unix::fs::symlink;
 
     use rustix::fs::{CWD, FileType, Mode, mknodat};
 
@@ -58,6 +59,11 @@ mod tests {
         mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR, 0).unwrap();
         assert_eq!(of(root.path(), "pipe").unwrap(), "");
         assert_eq!(of(root.path(), "none"), None);
-        assert_eq!(names(root.path(), "."), ["binary", "long", "pipe"]);
+        // A link of the tree is followed within it.
+        symlink("/proc/crypto", root.path().join("crypto")).unwrap();
+        assert_eq!(of(root.path(), "crypto"), None);
+        symlink("/binary", root.path().join("link")).unwrap();
+        assert_eq!(of(root.path(), "link").unwrap(), "a\u{fffd}b");
+        assert_eq!(names(root.path(), "."), ["binary", "crypto", "link", "long", "pipe"]);
     }
 }

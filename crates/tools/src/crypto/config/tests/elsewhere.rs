@@ -96,37 +96,58 @@ fn figures_are_of_this_machine_if_all_is_so_that_they_name() {
             kernel: known(kernel),
             openssl: known(openssl),
             processor: known(processor),
-            features: None,
+            ..Origin::default()
         }
     };
-    let here = origin("6.1.0", "OpenSSL 3.0.19", "Xeon");
+    let here = Origin {
+        host: Some("db".to_owned()),
+        architecture: Some("x86_64".to_owned()),
+        ..origin("6.1.0", "OpenSSL 3.0.19", "Xeon")
+    };
     let judged = |figures: Origin, is_named| match whose(&Ok(figures), &here, is_named) {
         Whose::Theirs(remark) => remark.unwrap_or_default(),
         Whose::NotTheirs(obstacle) => obstacle.cause,
     };
     assert_eq!(
-        judged(origin("6.1.0", "OpenSSL 3.0.19", ""), false),
+        judged(origin("6.1.0", "OpenSSL 3.0.19", "Xeon"), false),
         "Judged by this machine, of which all is so that the figures name of theirs: Linux 6.1.0, \
-         OpenSSL 3.0.19."
+         OpenSSL 3.0.19, Xeon."
     );
-    // Many machines have this OpenSSL, and all figures may be of any.
-    for some in ["", "OpenSSL 3.0.19"] {
-        let unnamed = judged(origin("", some, ""), false);
+    let of = |host: &str, architecture: &str| Origin {
+        host: Some(host.to_owned()),
+        architecture: Some(architecture.to_owned()),
+        ..origin("6.1.0", "", "")
+    };
+    assert!(judged(of("db", "x86_64"), false).starts_with("Judged by this machine"));
+    let other =
+        "the figures are of nas, armv7l, Linux 6.1.0, and this machine is db, x86_64, Linux";
+    assert!(judged(of("nas", "armv7l"), false).starts_with(other));
+    assert!(judged(of("db", "armv7l"), false).contains("and this machine is"));
+    // Many machines have this OpenSSL or this kernel, and all figures may be of any.
+    for (kernel, some) in [
+        ("", ""),
+        ("", "OpenSSL 3.0.19"),
+        ("6.1.0", "OpenSSL 3.0.19"),
+    ] {
+        let unnamed = judged(origin(kernel, some, ""), false);
         assert!(
             unnamed.starts_with("which machine the figures are of is not known"),
             "{unnamed}"
         );
-        assert_eq!(judged(origin("", some, ""), true), "");
+        assert_eq!(judged(origin(kernel, some, ""), true), "");
     }
     let other = judged(origin("", "OpenSSL 3.0.19", "Cortex-A9"), false);
     assert!(
         other.starts_with("the figures are of OpenSSL 3.0.19, Cortex-A9, and this"),
         "{other}"
     );
-    let updated = origin("6.1.0", "OpenSSL 3.0.18", "");
-    assert!(judged(updated.clone(), false).contains("OpenSSL 3.0.18, and this machine is"));
+    let updated = origin("6.1.0", "OpenSSL 3.0.18", "Xeon");
+    assert!(judged(updated.clone(), false).contains("OpenSSL 3.0.18, Xeon, and this machine is"));
     assert_eq!(judged(updated, true), "");
-    assert!(judged(origin("6.2.0", "", ""), true).contains("and the tree is of Linux 6.1.0"));
+    assert!(
+        judged(origin("6.2.0", "", ""), true)
+            .contains("and the tree is of db, x86_64, Linux 6.1.0")
+    );
     let both = Err("Linux 5.4.0 and Linux 6.1.0".to_owned());
     let Whose::NotTheirs(several) = whose(&both, &here, true) else {
         panic!("they are two");
