@@ -41,11 +41,7 @@ pub fn text_below(root: &Path, path: &Path) -> Option<String> {
     if root == Path::new("/") {
         return text(&below(root, path));
     }
-    let root = openat(CWD, root, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
-    let flags = OFlags::PATH | OFlags::CLOEXEC;
-    let within = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
-    let found = openat2(&root, path, flags, Mode::empty(), within).ok()?;
-    text(Path::new(&format!("/proc/self/fd/{}", found.as_raw_fd())))
+    text(&by_descriptor(&found_below(root, path).ok()?))
 }
 
 /// Text of a file of another system's tree, which may be anything: at most 16 MiB of it, without
@@ -136,19 +132,23 @@ pub fn read_regular_text(path: &Path) -> io::Result<String> {
 /// # Errors
 /// As of [`read_regular`].
 pub fn read_regular_below(root: &Path, path: &Path, most: u64) -> io::Result<Vec<u8>> {
-    let root = openat(CWD, root, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
-    let found = openat2(
-        &root,
-        path,
-        OFlags::PATH | OFlags::CLOEXEC,
-        Mode::empty(),
-        ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS,
-    )?;
-    let found = File::from(found);
+    let found = found_below(root, path)?;
     // To open a device may do something.
     must_be_regular(&found.metadata()?)?;
-    let name = format!("/proc/self/fd/{}", found.as_raw_fd());
-    bounded(&open_any(Path::new(&name))?, most)
+    bounded(&open_any(&by_descriptor(&found))?, most)
+}
+
+/// A place in another system's tree, not opened: links that lead out of `root` lead below it.
+fn found_below(root: &Path, path: &Path) -> io::Result<File> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let root = openat(CWD, root, flags, Mode::empty())?;
+    let within = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+    Ok(openat2(&root, path, flags, Mode::empty(), within)?.into())
+}
+
+/// A name by which a place that was found can be opened.
+fn by_descriptor(found: &File) -> PathBuf {
+    format!("/proc/self/fd/{}", found.as_raw_fd()).into()
 }
 
 pub(crate) fn bounded(file: &File, most: u64) -> io::Result<Vec<u8>> {
