@@ -73,19 +73,6 @@ pub(crate) fn variable(text: &str) -> Option<OsString> {
     Some(variable)
 }
 
-pub(crate) fn user(text: &str) -> tool::User {
-    match text.split_once(':') {
-        Some((user, group)) => tool::User {
-            user: user.into(),
-            group: Some(group.into()),
-        },
-        None => tool::User {
-            user: text.into(),
-            group: None,
-        },
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use brisk_vm::virtiofs::Access;

@@ -16,7 +16,7 @@ use super::{run_output, warm_pool};
 use crate::ending::conclude;
 use crate::output::{Format, explain};
 use crate::parse::duration;
-use crate::parse::{host_name, share, user, variable};
+use crate::parse::{host_name, share, variable};
 use crate::ui::{Spinner, Ui};
 
 /// Run a command in another kernel, in a virtual machine.
@@ -320,7 +320,7 @@ fn options(args: &Args) -> anyhow::Result<Options> {
             words: args.command.clone(),
             env: args.env.iter().filter_map(|text| variable(text)).collect(),
             workdir: args.workdir.clone(),
-            user: args.user.as_deref().map(user),
+            user: args.user.as_deref().map(tool::User::parse),
             terminal,
         },
         host_name: Some(args.hostname.clone()),

@@ -381,6 +381,21 @@ pub struct User {
     pub group: Option<String>,
 }
 
+impl User {
+    /// Parses `USER[:GROUP]`.
+    #[must_use]
+    pub fn parse(text: &str) -> Self {
+        let (user, group) = match text.split_once(':') {
+            Some((user, group)) => (user, Some(group)),
+            None => (text, None),
+        };
+        Self {
+            user: user.into(),
+            group: group.map(Into::into),
+        }
+    }
+}
+
 impl Machine {
     /// Name, as the option has it.
     #[must_use]

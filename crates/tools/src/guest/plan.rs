@@ -15,7 +15,7 @@ use brisk_vm::virtiofs::Access;
 use super::error::Error;
 use super::facts::Facts;
 use super::machine::machine;
-use super::options::{Net, Options, Warm};
+use super::options::{Net, Options, User, Warm};
 use super::pretranslator;
 use super::privileges::unprivileged;
 use super::root::{Attached, ImageDefaults, Root};
@@ -410,7 +410,7 @@ fn command(options: &Options, facts: &Facts) -> Result<Vec<Step>, Error> {
         .command
         .user
         .clone()
-        .or_else(|| defaults.user.as_deref().map(user::parse));
+        .or_else(|| defaults.user.as_deref().map(User::parse));
     let identity = who
         .map(|who| user::resolve(&who, &facts.root))
         .transpose()?;

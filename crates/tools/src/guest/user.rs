@@ -20,20 +20,6 @@ pub(crate) struct Identity {
     pub(crate) home: Option<String>,
 }
 
-/// Parses `USER[:GROUP]`.
-pub(crate) fn parse(text: &str) -> User {
-    match text.split_once(':') {
-        Some((user, group)) => User {
-            user: user.into(),
-            group: Some(group.into()),
-        },
-        None => User {
-            user: text.into(),
-            group: None,
-        },
-    }
-}
-
 /// Looks names up in the root's own `/etc/passwd` and `/etc/group` (passwd(5), group(5)).
 ///
 /// A number without an account has the group of the same number, and in a container image the group
@@ -156,7 +142,7 @@ mod tests {
     fn resolved(text: &str) -> Result<Identity, Error> {
         let dir = tree();
         resolve(
-            &parse(text),
+            &User::parse(text),
             &Root::Directory {
                 path: dir.path().into(),
                 host: false,
@@ -196,7 +182,7 @@ mod tests {
         let passwd = dir.path().join("etc/passwd");
         let resolved = || {
             let path = dir.path().into();
-            resolve(&parse("root"), &Root::Directory { path, host: false })
+            resolve(&User::parse("root"), &Root::Directory { path, host: false })
         };
         symlink("/dev/zero", &passwd).unwrap();
         assert!(resolved().unwrap_err().to_string().contains("\"root\""));
@@ -220,6 +206,6 @@ mod tests {
                 .to_string()
                 .contains("\"wheel\"")
         );
-        assert!(resolve(&parse("ada"), &Root::None).is_err());
+        assert!(resolve(&User::parse("ada"), &Root::None).is_err());
     }
 }

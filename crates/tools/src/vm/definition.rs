@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::guest::{
     Accel, CommandOptions, ExtraDisk, HardwareOptions, KernelOptions, LEAST_MEMORY, Net, Options,
-    Ram, RootOption, RootOptions, Share,
+    Ram, RootOption, RootOptions, Share, User,
 };
 
 /// Error of a definition.
@@ -161,10 +161,8 @@ fn is_user(text: &str) -> bool {
         let is_part = |c: char| !c.is_control() && !c.is_whitespace() && c != ':';
         !name.is_empty() && !name.starts_with('-') && name.chars().all(is_part)
     };
-    let (user, group) = text
-        .split_once(':')
-        .map_or((text, None), |(user, group)| (user, Some(group)));
-    is_name(user) && group.is_none_or(is_name)
+    let User { user, group } = User::parse(text);
+    is_name(&user) && group.as_deref().is_none_or(is_name)
 }
 
 impl Default for Definition {

@@ -3,13 +3,13 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
-use brisk_tools::guest::harmless;
+use brisk_tools::guest::{User, harmless};
 use brisk_tools::run::Terminal;
 use brisk_tools::vm::{self as tool, ExecRequest, Execution};
 
 use super::named::{explain, paths};
 use crate::ending::conclude;
-use crate::parse::{duration, user, variable};
+use crate::parse::{duration, variable};
 use crate::ui::Ui;
 
 /// Run a command in a running VM.
@@ -60,7 +60,7 @@ pub(super) fn exec(args: &ExecArgs, ui: &Ui) -> anyhow::Result<u8> {
             .user
             .as_deref()
             .or(definition.user.as_deref())
-            .map(user),
+            .map(User::parse),
         terminal: Terminal::size().filter(|_| !args.no_tty),
     };
     let mut waits = |running: &[Execution]| ui.note(&waiting(&paths.name, running));
