@@ -213,7 +213,7 @@ fn files_are_judged_by_the_machine_that_they_name() {
     let saved: Value = serde_json::from_slice(&fs::read(&out).unwrap()).unwrap();
     let facts = &saved["environment"]["extra"];
     assert_eq!(facts["measured kernel"], "5.10.0-8-armmp");
-    // What is certain of every OpenSSL of that version.
+    // Certain of every OpenSSL of that version.
     let four = files.write("four.txt", &format!("{offload}OpenSSL 4.0.1 14 Apr 2026\n"));
     let shown = show(&four, &[]);
     assert!(

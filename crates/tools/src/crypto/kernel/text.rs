@@ -64,6 +64,9 @@ mod tests {
         assert_eq!(of(root.path(), "crypto"), None);
         symlink("/binary", root.path().join("link")).unwrap();
         assert_eq!(of(root.path(), "link").unwrap(), "a\u{fffd}b");
-        assert_eq!(names(root.path(), "."), ["binary", "crypto", "link", "long", "pipe"]);
+        assert_eq!(
+            names(root.path(), "."),
+            ["binary", "crypto", "link", "long", "pipe"]
+        );
     }
 }

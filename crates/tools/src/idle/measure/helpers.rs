@@ -196,7 +196,7 @@ fn served(hardware: &GuestHardware) -> (usize, Vec<String>) {
         .collect();
     let count = channels.len() + streams.len();
     let paths = channels.iter().filter_map(of_channel).chain(streams);
-    // What is relative is so to a directory that is not known.
+    // A relative path is below a directory that is not known.
     (count, paths.filter(|path| path.starts_with('/')).collect())
 }
 

@@ -9,6 +9,20 @@ const WITHOUT_HPET: (u32, u32) = (10, 1);
 /// The controller of SATA disks.
 const AHCI: &str = "ahci,id=ahci0,multifunction=on";
 
+/// Enlightenments of Windows 7 and later; Vista has the first six.
+const ENLIGHTENMENTS: [&str; 10] = [
+    "hv_spinlocks=0x1fff",
+    "hv_vapic",
+    "hv_time",
+    "hv_reset",
+    "hv_vpindex",
+    "hv_runtime",
+    "hv_relaxed",
+    "hv_synic",
+    "hv_stimer",
+    "hv_ipi",
+];
+
 impl Config<'_> {
     /// The command line of QEMU, of the guest with a number if that is known.
     pub(in crate::idle) fn words(&self, number: Option<u32>) -> Vec<OsString> {
@@ -82,12 +96,9 @@ impl Config<'_> {
     }
 
     fn machine_type(&self) -> &str {
-        let text = self.get("machine").unwrap_or_default();
-        let kind = property(text, "type").or(text.split(',').next());
-        match (
-            kind.filter(|kind| !kind.is_empty() && !kind.contains('=')),
-            self.get("arch"),
-        ) {
+        let kind = self.get("machine").and_then(kind);
+        let kind = kind.filter(|kind| !kind.is_empty() && !kind.contains('='));
+        match (kind, self.get("arch")) {
             (Some(kind), _) => kind,
             (None, Some("aarch64")) => "virt",
             (None, _) => "pc",
@@ -127,26 +138,8 @@ impl Config<'_> {
             // Windows 7 cannot have them with UEFI.
             ..=5 => &[],
             6 | 7 if self.get("bios") == Some("ovmf") => &[],
-            6 => &[
-                "hv_spinlocks=0x1fff",
-                "hv_vapic",
-                "hv_time",
-                "hv_reset",
-                "hv_vpindex",
-                "hv_runtime",
-            ],
-            _ => &[
-                "hv_spinlocks=0x1fff",
-                "hv_vapic",
-                "hv_time",
-                "hv_reset",
-                "hv_vpindex",
-                "hv_runtime",
-                "hv_relaxed",
-                "hv_synic",
-                "hv_stimer",
-                "hv_ipi",
-            ],
+            6 => &ENLIGHTENMENTS[..6],
+            _ => &ENLIGHTENMENTS,
         }
     }
 
@@ -182,8 +175,7 @@ impl Config<'_> {
                 _ => "std",
             };
         };
-        let first = text.split(',').next().filter(|first| !first.contains('='));
-        property(text, "type").or(first).unwrap_or("std")
+        kind(text).unwrap_or("std")
     }
 
     fn has_tablet(&self) -> bool {
@@ -244,16 +236,16 @@ impl Config<'_> {
         };
         match kind {
             "ide" | "sata" | "scsi" | "virtio" => {
-                let model = match (kind, is_cdrom, self.get("scsihw")) {
-                    ("virtio", ..) => "virtio-blk-pci",
-                    ("scsi", true, _) => "scsi-cd",
-                    ("scsi", false, _) => "scsi-hd",
-                    (_, true, _) => "ide-cd",
-                    (_, false, _) => "ide-hd",
+                let model = match (kind, is_cdrom) {
+                    ("virtio", _) => "virtio-blk-pci",
+                    ("scsi", true) => "scsi-cd",
+                    ("scsi", false) => "scsi-hd",
+                    (_, true) => "ide-cd",
+                    (_, false) => "ide-hd",
                 };
                 let bus = match kind {
-                    "sata" => ",bus=ahci0.0".to_owned(),
-                    _ => String::new(),
+                    "sata" => ",bus=ahci0.0",
+                    _ => "",
                 };
                 let has_ahci = words.0.iter().any(|word| word == AHCI);
                 if kind == "sata" && !has_ahci {
@@ -284,6 +276,12 @@ impl Config<'_> {
             _ => {}
         }
     }
+}
+
+/// The kind that a value has first, without a name or with one: `qxl,memory=32`, `type=pc,viommu=intel`.
+fn kind(text: &str) -> Option<&str> {
+    let first = text.split(',').next().filter(|first| !first.contains('='));
+    property(text, "type").or(first)
 }
 
 /// Words of a command line.

@@ -87,6 +87,12 @@ impl Made {
         self.words.extend([format!("-{option}"), argument.into()]);
     }
 
+    /// A name of a back end that has no other.
+    fn node(&mut self) -> String {
+        self.nodes += 1;
+        format!("brisk{}", self.nodes)
+    }
+
     fn add(&mut self, item: &Item) -> Result<(), Unsuited> {
         let name = &*item.name;
         let fields = item.fields().unwrap_or_default();
@@ -180,8 +186,7 @@ impl Made {
             return Err(Unsuited(format!("the device {driver} is not known")));
         }
         let mut kept = only(fields, PROPERTIES)?;
-        self.nodes += 1;
-        let node = format!("brisk{}", self.nodes);
+        let node;
         if DISKS.contains(&driver) {
             let size = if driver == "floppy" {
                 FLOPPY_BYTES
@@ -189,18 +194,19 @@ impl Made {
                 DISK_BYTES
             };
             let read_only = if driver.ends_with("-cd") { "on" } else { "off" };
+            node = self.node();
             let argument =
                 format!("driver=null-co,node-name={node},size={size},read-only={read_only}");
             self.push("blockdev", argument);
             kept.push(("drive", &node));
         } else if SOUND.contains(&driver) {
+            node = self.node();
             self.push("audiodev", format!("none,id={node}"));
             kept.push(("audiodev", &node));
         } else if fields.get("chardev").is_some() {
+            node = self.node();
             self.push("chardev", format!("null,id={node}"));
             kept.push(("chardev", &node));
-        } else {
-            self.nodes -= 1;
         }
         self.push("device", joined(Some(driver), &kept));
         Ok(())

@@ -207,16 +207,18 @@ pub(in crate::command) fn change(args: &Args, topic: &Topic, ui: &Ui) -> anyhow:
         applied.tell(&guest, topic, args.guests.connect.as_deref(), ui)?;
         return Ok(exit::OK);
     }
-    let before = guest.text.clone();
-    let (fixed, tried) = tried(&guest, wanted, ui)?;
-    let (old, new) = (shown(&before), shown(&fixed.text));
-    let diff = diff(&guest.name, &old, &new);
-    let commands = match &before {
-        Text::Arguments(words) if proxmox::id(words).is_some() => {
-            Some(Commands::of(words, &fixed.applied))
-        }
+    // Proxmox' commands change other things than the words.
+    let of_proxmox = match &guest.text {
+        Text::Arguments(words) if proxmox::id(words).is_some() => Some(words),
         _ => None,
     };
+    let (fixed, tried) = match of_proxmox {
+        Some(_) => (untried(&guest, wanted)?, None),
+        None => tried(&guest, wanted, ui)?,
+    };
+    let (old, new) = (shown(&guest.text), shown(&fixed.text));
+    let diff = diff(&guest.name, &old, &new);
+    let commands = of_proxmox.map(|words| Commands::of(words, &fixed.applied));
     match (&args.output, args.format) {
         (Some(path), _) if path == Path::new("-") => print(&whole(&fixed.text), ui)?,
         (Some(path), _) => replace_file(path, whole(&fixed.text).as_bytes())?,
@@ -323,19 +325,10 @@ fn tried(
     wanted: Wanted<'_>,
     ui: &Ui,
 ) -> anyhow::Result<(Fixed, Option<Answer>)> {
-    let stays = || format!("{} stays as it is", guest.name);
-    let is_of_proxmox =
-        matches!(&guest.text, Text::Arguments(words) if proxmox::id(words).is_some());
     let tester = match Tester::of(&guest.text, &Cache::open()?) {
-        // Its commands change other things than the words.
-        _ if is_of_proxmox => {
-            let fixed = fix::fix(guest.text.clone(), &guest.context, wanted);
-            return Ok((fixed.with_context(stays)?, None));
-        }
         Some(Ok(tester)) => tester,
         none => {
-            let fixed = fix::fix(guest.text.clone(), &guest.context, wanted);
-            let fixed = fixed.with_context(stays)?;
+            let fixed = untried(guest, wanted)?;
             let unknown = none
                 .and_then(Result::err)
                 .filter(|_| !fixed.applied.is_empty());
@@ -344,7 +337,16 @@ fn tried(
     };
     let _spinner = ui.spinner("trying the changes in QEMU");
     let fixed = tester.fix(&guest.text, &guest.context, wanted);
-    fixed.with_context(stays)
+    fixed.with_context(|| stays(guest))
+}
+
+fn untried(guest: &Described, wanted: Wanted<'_>) -> anyhow::Result<Fixed> {
+    let fixed = fix::fix(guest.text.clone(), &guest.context, wanted);
+    fixed.with_context(|| stays(guest))
+}
+
+fn stays(guest: &Described) -> String {
+    format!("{} stays as it is", guest.name)
 }
 
 /// Says which rules' changes were made, and what is left to decide.

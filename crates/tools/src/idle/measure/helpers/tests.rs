@@ -191,7 +191,7 @@ fn what_another_user_writes_on_a_command_line_is_not_believed() {
         assert_eq!(pids(&found, 1), (vec![10], vec![]), "{helper}");
         assert_eq!(pids(&found, 2), (vec![], vec![]), "{helper}");
     }
-    // Whose it is may not be known.
+    // Its user may not be known.
     let mut unknown = honest();
     unknown.user = None;
     assert!(attribute(&qemus, &[unknown], &none)[&1].is_missing);
